@@ -61,18 +61,19 @@
 #include <stdint.h>
 
 #define FORMAT_VERSION 1
-#define FORMAT_UNIT 128u             /* records start on multiples of this */
-#define FORMAT_SECTOR 4096u          /* default; a superblock may say 512..65536 */
-#define FORMAT_SUPER_BYTES 65536u    /* default size of one superblock copy */
-#define FORMAT_HEADER_BYTES 4096u    /* of it, the header; the image table follows */
-#define FORMAT_RECORD_BYTES 128u     /* a record's header */
-#define FORMAT_IMAGE_BYTES 256u      /* an entry of the image table */
-#define FORMAT_NAME_BYTES 160u       /* of it, the path for people, NUL-padded */
+#define FORMAT_UNIT 128u          /* records start on multiples of this */
+#define FORMAT_SECTOR 4096u       /* default; a superblock may say 512..65536 */
+#define FORMAT_SUPER_BYTES 65536u /* default size of one superblock copy */
+#define FORMAT_HEADER_BYTES 4096u /* of it, the header; the image table follows */
+#define FORMAT_RECORD_BYTES 128u  /* a record's header */
+#define FORMAT_IMAGE_BYTES 256u   /* an entry of the image table */
+#define FORMAT_NAME_BYTES 160u    /* of it, the path for people, NUL-padded */
 #define FORMAT_UUID_BYTES 16u
-#define FORMAT_RECORD_MAX (64u << 20)            /* largest payload of one record */
-#define FORMAT_JOURNAL_MIN (UINT64_C(1) << 20)   /* smallest journal, see format_atomic_max */
-#define FORMAT_JOURNAL_MAX (UINT64_C(1) << 46)   /* 64 TiB: keeps sums of positions far from 2^64 */
-#define FORMAT_LSN_MAX (UINT64_C(1) << 63)       /* writing stops with an error before this */
+#define FORMAT_RECORD_MAX (64u << 20)          /* largest payload of one record */
+#define FORMAT_JOURNAL_MIN (UINT64_C(1) << 20) /* smallest journal, see format_atomic_max */
+#define FORMAT_JOURNAL_MAX \
+    (UINT64_C(1) << 46)                    /* 64 TiB: keeps sums of positions far from 2^64 */
+#define FORMAT_LSN_MAX (UINT64_C(1) << 63) /* writing stops with an error before this */
 
 enum record_kind {
     RECORD_WRITE = 1,
@@ -112,12 +113,12 @@ enum image_kind { IMAGE_FILE = 1, IMAGE_BLOCK = 2, IMAGE_REMOTE = 3 };
 
 struct image_entry {
     uint8_t uuid[FORMAT_UUID_BYTES]; /* given by us, also in the image's mark */
-    uint32_t id;                     /* from 1, never reused while the ring holds records of it */
+    uint32_t id; /* from 1, never reused while the ring holds records of it */
     enum image_kind kind;
-    uint32_t flags; /* IMAGE_FLAG_x */
-    uint64_t size;  /* bytes, 1..2^63-1 */
-    uint64_t fsid;  /* file: the file system's id (statfs); block device: 0 */
-    uint64_t inode; /* file: inode; block device: its device number */
+    uint32_t flags;                   /* IMAGE_FLAG_x */
+    uint64_t size;                    /* bytes, 1..2^63-1 */
+    uint64_t fsid;                    /* file: the file system's id (statfs); block device: 0 */
+    uint64_t inode;                   /* file: inode; block device: its device number */
     char name[FORMAT_NAME_BYTES + 1]; /* path when it was last opened, for people */
 };
 
@@ -144,21 +145,23 @@ struct superblock {
     uint32_t epoch; /* of the last writable open; 0 = never opened */
     uint32_t state; /* SUPER_STATE_x */
     struct ring_mark tail;
-    uint64_t ring_written; /* bytes of the ring, from its start, known to be allocated and written */
-    uint64_t created_us;   /* wall clock, for people only */
+    uint64_t
+        ring_written; /* bytes of the ring, from its start, known to be allocated and written */
+    uint64_t created_us; /* wall clock, for people only */
     uint64_t updated_us;
     uint32_t next_image_id; /* ids of forgotten images are not given again */
     uint32_t image_count;
-    struct image_entry *images; /* image_count entries; owned by the caller, see format_super_decode */
+    struct image_entry
+        *images; /* image_count entries; owned by the caller, see format_super_decode */
 };
 
 enum format_verdict {
     FORMAT_OK = 0,
-    FORMAT_NO_MAGIC,     /* not a journal / no record here */
-    FORMAT_BAD_SUM,      /* magic is right, checksum is not */
-    FORMAT_BAD_FIELD,    /* checksum is right, a field is out of range */
-    FORMAT_OTHER_ORDER,  /* a journal of the other byte order */
-    FORMAT_NEW_VERSION,  /* version or incompatible feature that we do not know */
+    FORMAT_NO_MAGIC,    /* not a journal / no record here */
+    FORMAT_BAD_SUM,     /* magic is right, checksum is not */
+    FORMAT_BAD_FIELD,   /* checksum is right, a field is out of range */
+    FORMAT_OTHER_ORDER, /* a journal of the other byte order */
+    FORMAT_NEW_VERSION, /* version or incompatible feature that we do not know */
     FORMAT_NO_MEMORY,
 };
 const char *format_verdict_words(enum format_verdict verdict);

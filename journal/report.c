@@ -10,12 +10,12 @@ void report_set_sink(report_sink *new_sink)
     sink = new_sink;
 }
 
-#define REPORT_BODY(level)                                                                     \
-    va_list args;                                                                              \
-    if (sink == NULL)                                                                          \
-        return;                                                                                \
-    va_start(args, format);                                                                    \
-    sink(level, format, args);                                                                 \
+#define REPORT_BODY(level)     \
+    va_list args;              \
+    if (sink == NULL)          \
+        return;                \
+    va_start(args, format);    \
+    sink(level, format, args); \
     va_end(args)
 
 void report_debug(const char *format, ...)
