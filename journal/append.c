@@ -1,0 +1,254 @@
+/* append: admission, copying, publication of a record.
+ *
+ * Admission fixes the order: under the caller's lock a record gets lsn, place in the ring and
+ * header.  That is all that happens under the lock; the payload was summed before and is copied
+ * after it, by many threads at once.  Publication follows lsn order: a record becomes visible
+ * (map) and answerable only when it and all before it are copied, so that an answered write
+ * never sits behind a hole which kill -9 would leave (P0), and so that what recovery finds is a
+ * prefix of the admitted order (P2).
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "core_state.h"
+#include "report.h"
+
+/* Ask the kernel to write when this much is published and was not asked for yet. Small enough
+ * that a flush finds little left (DESIGN 5.8), large enough that a system call is nothing
+ * beside it. */
+#define SUBMIT_BYTES (1u << 20)
+
+uint32_t core_atomic_max(const struct core *c)
+{
+    return format_atomic_max(c->sb.ring_bytes);
+}
+
+uint64_t core_space_generation(const struct core *c)
+{
+    return c->space_generation;
+}
+
+void core_space_changed(struct core *c)
+{
+    c->space_generation++;
+    c->space_wanted = false;
+}
+
+/* Bytes that may be used at the head.  Space is reused only behind the durable tail, and not
+ * while a reader looks at it. */
+uint64_t core_free_space(const struct core *c)
+{
+    const struct read_plan *pin = TAILQ_FIRST(&c->pins);
+    uint64_t limit = c->tail.position;
+
+    if (pin != NULL && pin->pin_position < limit)
+        limit = pin->pin_position;
+    return limit + c->sb.ring_bytes - c->head;
+}
+
+/* Gives *r its place at the head and its link in the chain, and encodes it. */
+void core_record_place(struct core *c, struct record *r, uint64_t span,
+                       uint8_t out[FORMAT_RECORD_BYTES])
+{
+    r->epoch = c->epoch;
+    r->durable_lsn = c->durable.lsn;
+    r->position = c->head;
+    r->chain = c->last_chain;
+    r->span_bytes = span;
+    format_record_encode(c->seed, r, out);
+    c->last_lsn = r->lsn;
+    c->last_chain = r->header_sum;
+    c->head += span;
+}
+
+/* What is left of the ring behind the head, if a record of this span does not fit there; else
+ * 0. */
+static uint64_t pad_before(const struct core *c, uint64_t span)
+{
+    uint64_t left = c->sb.ring_bytes - c->head % c->sb.ring_bytes;
+    return span > left ? left : 0;
+}
+
+static bool prewrite_collides(const struct core *c, uint64_t need)
+{
+    return c->prewrite_count != 0 && c->head + need > c->prewrite_from &&
+           c->head < c->prewrite_from + c->prewrite_count;
+}
+
+/* Space, map nodes, and nothing else in the way?  0, or what core_append_admit returns. */
+static int admit_check(struct core *c, uint64_t need)
+{
+    int r;
+
+    if (c->error != 0 || c->life == CORE_STOPPED)
+        return -EIO; /* P4 */
+    if (c->last_lsn >= FORMAT_LSN_MAX - 2) {
+        report_error("the journal has used up its sequence numbers: drain it "
+                     "(nbdjournal replay) and create a new one");
+        return -EIO;
+    }
+    if (need + core_reserve(c) > core_free_space(c)) {
+        c->space_wanted = true;
+        return c->image_error != 0 ? c->image_error : -EAGAIN; /* P8: bounded, not for ever */
+    }
+    if (prewrite_collides(c, need))
+        return -EAGAIN;
+    r = map_reserve(&c->pool);
+    if (r < 0 && c->pool.used > 0) { /* a checkpoint gives nodes back */
+        c->space_wanted = true;
+        return c->image_error != 0 ? c->image_error : -EAGAIN;
+    }
+    return r;
+}
+
+int core_append_admit(struct core *c, struct append *a, struct core_image *image,
+                      enum record_kind kind, uint16_t flags, uint64_t offset, uint64_t length,
+                      uint64_t payload_sum, uint64_t now_us)
+{
+    uint32_t payload = kind == RECORD_WRITE ? length : 0;
+    uint64_t span = format_span(payload);
+    uint64_t pad = pad_before(c, span);
+    int r;
+
+    assert(c->life == CORE_RUNNING || c->life == CORE_STOPPED);
+    assert(length > 0 && offset + length <= image->entry.size);
+    assert(kind != RECORD_WRITE || length <= core_atomic_max(c));
+
+    r = admit_check(c, pad + span);
+    if (r < 0)
+        return r;
+
+    a->has_pad = pad != 0;
+    if (a->has_pad) {
+        struct record filler = {.kind = RECORD_PAD, .lsn = c->last_lsn + 1, .time_us = now_us};
+        a->pad_position = c->head;
+        core_record_place(c, &filler, pad, a->pad_header);
+    }
+    a->record = (struct record){
+        .kind = kind,
+        .flags = flags,
+        .image_id = image->entry.id,
+        .lsn = c->last_lsn + 1,
+        .offset = offset,
+        .length = length,
+        .time_us = now_us,
+        .payload_sum = payload_sum,
+        .payload_bytes = payload,
+    };
+    core_record_place(c, &a->record, span, a->header);
+    a->image = image;
+    a->state = APPEND_ADMITTED;
+    TAILQ_INSERT_TAIL(&c->inflight, a, link);
+    return 0;
+}
+
+int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us)
+{
+    assert(c->life == CORE_ACTIVATED && TAILQ_EMPTY(&c->inflight));
+    assert(c->head % c->sb.sector_bytes == 0);
+    if (c->error != 0)
+        return -EIO;
+    if (2 * (uint64_t)c->sb.sector_bytes > core_free_space(c))
+        return -EAGAIN;
+    *a = (struct append){.state = APPEND_ADMITTED};
+    a->record = (struct record){
+        .kind = RECORD_EPOCH,
+        /* Beyond every lsn that a record behind the cut may have used (format.h). */
+        .lsn = c->last_lsn + 1 + c->sb.ring_bytes / FORMAT_UNIT,
+        .cut_lsn = c->last_lsn,
+        .time_us = now_us,
+    };
+    core_record_place(c, &a->record, format_span(0), a->header);
+    c->life = CORE_RUNNING;
+    TAILQ_INSERT_TAIL(&c->inflight, a, link);
+    return 0;
+}
+
+/* Makes a copied record visible.  It can't fail: its map nodes were reserved at admission. */
+static void publish(struct core *c, struct append *a)
+{
+    struct record *r = &a->record;
+
+    if (a->image != NULL) {
+        uint64_t position = r->kind == RECORD_WRITE  ? r->position + FORMAT_RECORD_BYTES
+                            : r->kind == RECORD_TRIM ? MAP_TRIM
+                                                     : MAP_ZERO;
+        map_insert(&a->image->map, r->offset, r->length, r->lsn, position);
+        a->image->published_lsn = r->lsn;
+    }
+    c->published_lsn = r->lsn;
+    c->published_position = r->position + r->span_bytes;
+    a->state = APPEND_PUBLISHED;
+}
+
+/* P0: answers wait for APPEND_PUBLISHED, and a record is published only behind all that were
+ * admitted before it. */
+void core_append_copied(struct core *c, struct append *a, int error)
+{
+    assert(a->state == APPEND_ADMITTED);
+    a->state = APPEND_COPIED;
+    if (error != 0 || c->error != 0) {
+        /* What was to stand here never will: nothing behind it can be found by recovery. */
+        core_abort(c, error != 0 ? error : c->error);
+        assert(a->state == APPEND_FAILED);
+        return;
+    }
+    while ((a = TAILQ_FIRST(&c->inflight)) != NULL && a->state == APPEND_COPIED) {
+        TAILQ_REMOVE(&c->inflight, a, link);
+        publish(c, a);
+    }
+}
+
+bool core_submit_next(struct core *c, uint64_t *from, uint64_t *to)
+{
+    uint64_t ring_end;
+
+    if (c->published_position - c->submitted_position < SUBMIT_BYTES)
+        return false;
+    /* Whole sectors only: the last one is still being filled. */
+    *from = c->submitted_position;
+    *to = c->published_position / c->sb.sector_bytes * c->sb.sector_bytes;
+    ring_end = (*from / c->sb.ring_bytes + 1) * c->sb.ring_bytes;
+    if (*to > ring_end)
+        *to = ring_end;
+    c->submitted_position = *to;
+    return true;
+}
+
+/* ---- the ring's first lap ---- */
+
+/* The ring is allocated at creation, but only its first part is written then: a start must not
+ * wait for gigabytes.  The rest is written before the head comes there, so that no commit has
+ * to convert unwritten extents (fdatasync would commit the file system's metadata: 390 us
+ * against 141). */
+bool core_prewrite_begin(struct core *c, uint64_t bytes_max, uint64_t *from, uint64_t *count)
+{
+    /* Not right in front of the head: admission must stay out of the piece. */
+    uint64_t distance = c->sb.ring_bytes / 8 < (4u << 20) ? c->sb.ring_bytes / 8 : 4u << 20;
+    uint64_t start = round_up(c->head + distance, c->sb.sector_bytes);
+
+    if (c->error != 0 || c->life != CORE_RUNNING || c->prewrite_count != 0)
+        return false;
+    if (start < c->prewritten)
+        start = c->prewritten;
+    if (start >= c->sb.ring_bytes) {
+        c->prewritten = c->sb.ring_bytes;
+        return false;
+    }
+    c->prewrite_from = start;
+    c->prewrite_count = c->sb.ring_bytes - start;
+    if (c->prewrite_count > bytes_max)
+        c->prewrite_count = bytes_max;
+    *from = c->prewrite_from;
+    *count = c->prewrite_count;
+    return true;
+}
+
+void core_prewrite_end(struct core *c, int error)
+{
+    /* An error is no reason to stop: appends will show whether the journal can be written. */
+    c->prewritten = error != 0 ? c->sb.ring_bytes : c->prewrite_from + c->prewrite_count;
+    c->prewrite_count = 0;
+    c->space_generation++;
+}

@@ -1,0 +1,115 @@
+/* core_state: what the files of the core share.  Nobody else includes it.
+ *
+ * All of it is guarded by the caller's one lock (core.h); so no field says so again.
+ *
+ * Lsns and positions, always in this order:
+ *
+ *   tail <= durable <= published <= last (admitted) ;  tail.position <= head <= tail.position +
+ * ring_bytes
+ */
+#ifndef JOURNAL_CORE_STATE_H
+#define JOURNAL_CORE_STATE_H
+
+#include "core.h"
+
+struct core_image {
+    TAILQ_ENTRY(core_image) link;
+    struct image_entry entry;
+    struct map map;
+    uint64_t published_lsn; /* of its newest visible change; 0: none since the start */
+    bool copied;            /* the running checkpoint wrote to it: flush it */
+};
+
+enum core_life {
+    CORE_INERT,     /* recovery and reads only */
+    CORE_ACTIVATED, /* the new epoch is durable in a superblock; no record of it yet */
+    CORE_RUNNING,   /* its EPOCH record is admitted */
+    CORE_STOPPED,   /* a CLEAN superblock was written: admits nothing more */
+};
+
+enum checkpoint_phase {
+    CHECKPOINT_IDLE,
+    CHECKPOINT_COMMIT,  /* so that all that is published may go home */
+    CHECKPOINT_READERS, /* readers who planned before target was fixed read image ranges we
+                           write */
+    CHECKPOINT_COPY,
+    CHECKPOINT_FLUSH,       /* the copied images */
+    CHECKPOINT_SUPERSEDING, /* records that replaced what we would have copied must be durable
+                             */
+    CHECKPOINT_RETIRE,      /* drop from the map what is home */
+    CHECKPOINT_SUPER,       /* the new tail */
+};
+
+struct checkpoint {
+    enum checkpoint_phase phase;
+    bool clean;               /* of a clean stop */
+    struct ring_mark target;  /* goes home: all versions with lsn <= target.lsn */
+    uint64_t pin_limit;       /* READERS: pins with a smaller number must go */
+    uint64_t awaited_lsn;     /* COMMIT, SUPERSEDING: must be durable */
+    struct core_image *image; /* COPY, FLUSH, RETIRE: where we are */
+    uint64_t cursor;          /* COPY, RETIRE: offset in image */
+    uint64_t cursor_next;     /* COPY: after the step that is out */
+};
+
+struct core {
+    struct superblock sb; /* geometry, uuid, and what the last durable superblock said */
+    uint64_t seed;
+    enum core_life life;
+    int error; /* sticky, -errno: the journal has aborted (P4) */
+    TAILQ_HEAD(, core_image) images;
+    uint32_t image_count;
+    struct map_pool pool;
+
+    uint64_t head;     /* virtual position of the next record */
+    uint64_t last_lsn; /* admitted */
+    uint64_t last_chain;
+    uint32_t epoch;                /* of the records that are written now */
+    TAILQ_HEAD(, append) inflight; /* admitted and not published, in lsn order */
+
+    uint64_t published_lsn;
+    uint64_t published_position; /* end of that record */
+    uint64_t submitted_position; /* up to here the kernel was asked to write */
+
+    struct ring_mark durable; /* end of the last commit */
+    bool commit_in_flight;
+
+    struct ring_mark tail;        /* durable in a superblock */
+    TAILQ_HEAD(, read_plan) pins; /* oldest first */
+    uint64_t pin_next;
+    uint64_t space_generation;
+    bool space_wanted; /* somebody was told -EAGAIN since the tail moved */
+
+    uint8_t
+        *super_bytes; /* room for one superblock and its table: a checkpoint never allocates */
+    struct image_entry *super_table;
+    bool super_in_flight;
+
+    struct checkpoint checkpoint;
+    int image_error; /* of the last checkpoint attempt, cleared by the next good image flush */
+
+    uint64_t prewritten;                    /* of the first lap, bytes from the ring's start */
+    uint64_t prewrite_from, prewrite_count; /* the piece that is out; count 0: none */
+
+    struct core_stats stats;
+};
+
+/* Always free for the seal of what is admitted (one sector), and for an EPOCH record with its
+ * seal. */
+static inline uint64_t core_reserve(const struct core *c)
+{
+    return 3 * (uint64_t)c->sb.sector_bytes;
+}
+
+static inline uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+uint64_t core_free_space(const struct core *c); /* append.c */
+void core_record_place(struct core *c, struct record *r, uint64_t span,
+                       uint8_t out[FORMAT_RECORD_BYTES]); /* append.c */
+void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_mark *tail,
+                     uint32_t state, uint64_t now_us); /* core.c */
+void core_space_changed(struct core *c);               /* append.c */
+
+#endif
