@@ -58,6 +58,8 @@ def _note_failure(kind, value, trace):
 
 
 atexit.register(_cleanup)
+# A test that ran out of time is ended by this signal, and must not leave a server behind.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 sys.excepthook = _note_failure
 
 
