@@ -14,14 +14,15 @@
 #include "core_state.h"
 #include "report.h"
 
-/* Ask the kernel to write when this much is published and was not asked for yet. Small enough
- * that a flush finds little left (DESIGN 5.8), large enough that a system call is nothing
- * beside it. */
+/* Submit when this much is published and was not submitted yet.  Small enough that a flush finds
+ * little left (DESIGN 5.8), large enough that a system call is nothing beside it. */
 #define SUBMIT_BYTES (1u << 20)
 
 uint32_t core_atomic_max(const struct core *c)
 {
-    return format_atomic_max(c->sb.ring_bytes);
+    uint32_t max = format_atomic_max(c->sb.ring_bytes);
+
+    return c->staging_bytes != 0 && c->staging_bytes / 4 < max ? c->staging_bytes / 4 : max;
 }
 
 uint64_t core_space_generation(const struct core *c)
@@ -93,6 +94,10 @@ static int admit_check(struct core *c, uint64_t need)
         return c->image_error != 0 ? c->image_error : -EAGAIN; /* P8: bounded, not for ever */
     }
     if (prewrite_collides(c, need))
+        return -EAGAIN;
+    /* Whoever publishes submits, so this ends without our help. */
+    if (c->staging_bytes != 0 &&
+        c->head + need + c->sb.sector_bytes > c->staged_position + c->staging_bytes)
         return -EAGAIN;
     r = map_reserve(&c->pool);
     if (r < 0 && c->pool.used > 0) { /* a checkpoint gives nodes back */
@@ -200,20 +205,41 @@ void core_append_copied(struct core *c, struct append *a, int error)
     }
 }
 
-bool core_submit_next(struct core *c, uint64_t *from, uint64_t *to)
+/* From what was submitted last up to `upto`, or the ring's end if that comes first. */
+void core_submit_range(struct core *c, uint64_t upto, uint64_t *from, uint64_t *to)
 {
-    uint64_t ring_end;
+    uint64_t ring_end = (c->submitted_position / c->sb.ring_bytes + 1) * c->sb.ring_bytes;
 
-    if (c->published_position - c->submitted_position < SUBMIT_BYTES)
+    *from = c->submitted_position;
+    *to = upto < ring_end ? upto : ring_end;
+    c->submitted_position = *to;
+}
+
+bool core_submit_begin(struct core *c, uint64_t *from, uint64_t *to)
+{
+    uint64_t sector = c->sb.sector_bytes, enough = SUBMIT_BYTES;
+
+    if (c->staging_bytes != 0 && c->staging_bytes / 4 < enough)
+        enough = c->staging_bytes / 4;
+    if (c->error != 0 || c->submit_in_flight ||
+        c->published_position < c->submitted_position + enough)
         return false;
     /* Whole sectors only: the last one is still being filled. */
-    *from = c->submitted_position;
-    *to = c->published_position / c->sb.sector_bytes * c->sb.sector_bytes;
-    ring_end = (*from / c->sb.ring_bytes + 1) * c->sb.ring_bytes;
-    if (*to > ring_end)
-        *to = ring_end;
-    c->submitted_position = *to;
+    core_submit_range(c, c->published_position / sector * sector, from, to);
+    c->submit_in_flight = true;
     return true;
+}
+
+void core_submit_end(struct core *c, int error)
+{
+    assert(c->submit_in_flight);
+    c->submit_in_flight = false;
+    if (error != 0) {
+        core_abort(c, error);
+        return;
+    }
+    c->staged_position = c->submitted_position;
+    c->space_generation++; /* room in staging */
 }
 
 /* ---- the ring's first lap ---- */

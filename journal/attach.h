@@ -1,15 +1,19 @@
 /* attach: opening a journal and its images, and refusing what does not belong together.
  *
  * What happens before the first client (nbdkit's get_ready) and at the start of each tool:
- * open, lock, read the superblocks, compare identities (DESIGN 5.13).  Nothing is modified
- * here, except by journal_create_file and the attach_mark_* functions; a refusal leaves every
- * byte as it was (P6).
+ * open, lock,
+ * read the superblocks, compare identities (DESIGN 5.13).  Nothing is modified here, except by
+ * journal_create_file and the attach_mark_* functions; a refusal leaves every byte as it was
+ * (P6).
  *
  * Identity.  A journal has a random UUID.  For each image its table says: a UUID of our own,
- * size, and what the system says it is (file: statfs f_fsid and inode; block device: device
- * number).  An image carries a *mark* while a journal may hold data for it: the extended
- * attribute user.nbdkit.journal = text "JOURNAL-UUID IMAGE-UUID /absolute/path/of/journal"
- * (where the file system has such; block devices have none).
+ * size, and
+ * what the system says it is (file: statfs f_fsid and inode; block device: device number).
+ * An image
+ * carries a *mark* while a journal may hold data for it: the extended attribute
+ * user.nbdkit.journal = text
+ * "JOURNAL-UUID IMAGE-UUID /absolute/path/of/journal" (where the file system has such; block
+ * devices have none).
  */
 #ifndef JOURNAL_ATTACH_H
 #define JOURNAL_ATTACH_H
@@ -23,21 +27,24 @@
 /* Size for a new journal of an image of image_bytes: see the .c file for the reasons. */
 uint64_t journal_default_size(uint64_t image_bytes);
 
-/* Creates a journal file, never over an existing file (O_EXCL|O_NOFOLLOW, 0600), allocated, its
- * first part written (the engine prewrites the rest in the background), superblocks written and
- * durable, then the directory fsynced; no half-made journal is ever visible under `path` (made
- * under a temporary name, then renamed/linked).  For a block device: only if its first bytes
- * are no valid journal, or force; journal_bytes 0 = whole device. -EEXIST, -ENOSPC, -EINVAL
- * (size below FORMAT_JOURNAL_MIN, not explained by the caller) ...; reported. */
+/* Creates a journal file, never over an existing file (O_EXCL|O_NOFOLLOW, 0600), allocated,
+ * its first part written
+ * (the engine prewrites the rest in the background), superblocks written and durable, then
+ * the directory fsynced; no half-made journal is ever visible
+ * under `path` (made under a temporary name, then renamed/linked).  For a block device: only
+ * if its first bytes are no valid journal, or force; journal_bytes 0 = whole device.
+ * -EEXIST, -ENOSPC, -EINVAL (size below FORMAT_JOURNAL_MIN, not explained by the caller) ...;
+ * reported. */
 int journal_create_file(const char *path, uint64_t journal_bytes, bool force);
 
 /* ---- opening ---- */
 
 enum attach_mode {
-    ATTACH_SERVE,   /* read-write if permitted, exclusive */
-    ATTACH_INSPECT, /* read-only, no lock needed: info, check, dump (a running server is no
-                       obstacle; its ring moves, so a report says so) */
-    ATTACH_REPAIR,  /* read-write, exclusive, or fail: replay, resize, adopt, forget */
+    ATTACH_SERVE, /* read-write if permitted, exclusive */
+    /* read-only, no lock needed: info, check, dump (a running server is no obstacle; its ring
+     * moves, so a report says so) */
+    ATTACH_INSPECT,
+    ATTACH_REPAIR, /* read-write, exclusive, or fail: replay, resize, adopt, forget */
 };
 
 struct journal_file {
@@ -48,9 +55,9 @@ struct journal_file {
 };
 
 /* Opens a journal and reads its superblocks.  Refuses with a clear report: no journal, other
- * byte order, newer version or unknown incompatible feature, both copies damaged, file shorter
- * than its superblock says, unknown feature_ro unless INSPECT, ... (-EINVAL, -EBUSY, -errno).
- */
+ * byte order, newer version or unknown
+ * incompatible feature, both copies damaged, file shorter than its superblock says, unknown
+ * feature_ro unless INSPECT, ... (-EINVAL, -EBUSY, -errno). */
 int journal_open(struct journal_file *jf, const char *path, enum attach_mode mode);
 void journal_close(struct journal_file *jf);
 
@@ -65,20 +72,21 @@ struct image_mark {
     uint8_t image_uuid[FORMAT_UUID_BYTES];
     char journal_path[4096];
 };
-int image_mark_read(
-    struct storage *image,
-    struct image_mark *mark); /* -EUCLEAN if unreadable text; absent where unsupported: 0 */
+/* -EUCLEAN if unreadable text; absent where unsupported: 0 */
+int image_mark_read(struct storage *image, struct image_mark *mark);
 /* Writes the mark and makes it durable (fsync).  0 also where the file system has no such
  * attributes (*supported false). */
 int image_mark_write(struct storage *image, const struct image_mark *mark, bool *supported);
 int image_mark_remove(struct storage *image);
 
 enum image_match {
-    MATCH_NEW,     /* the table does not know it and it bears no mark: may be added (only if the
-                      journal has no other image, until dir= exists) */
-    MATCH_KNOWN,   /* the table knows it and everything agrees */
-    MATCH_CLEAN,   /* something differs (size, inode...) but the journal holds nothing for it:
-                      entry may be replaced */
+    /* the table does not know it and it bears no mark: may be added (only if the journal has
+     * no other image, until dir= exists) */
+    MATCH_NEW,
+    MATCH_KNOWN, /* the table knows it and everything agrees */
+    /* something differs (size, inode...) but the journal holds nothing for it: entry may be
+     * replaced */
+    MATCH_CLEAN,
     MATCH_REFUSED, /* reported: foreign mark, dirty and different, ... with the way out */
 };
 /* Compares.  `clean`: the journal holds no records (state CLEAN).  On KNOWN and CLEAN, *known
@@ -87,8 +95,7 @@ enum image_match image_compare(const struct journal_file *jf, bool clean, struct
                                const struct image_mark *mark, const struct image_entry *now,
                                const struct image_entry **known);
 
-/* ---- a journal's recovery, with real files: reads the ring past the page cache in large
- * pieces ---- */
+/* ---- recovery with real files, reading the ring past the page cache in large pieces ---- */
 
 /* Runs a whole recovery of core from jf's ring; `progress` (may be NULL) is called about ten
  * times a second with bytes done and total. */
@@ -97,8 +104,8 @@ int journal_recover(const struct journal_file *jf, struct core *core, uint64_t t
                     void (*progress)(void *opaque, uint64_t done, uint64_t total),
                     struct recovery_result *result);
 
-/* Reports a RECOVERY_DAMAGED result in words: place (byte of the file), lsn, witness, way out.
- */
+/* Reports a RECOVERY_DAMAGED result in words: place (byte of the file), lsn, witness, way
+ * out. */
 void journal_report_damage(const struct journal_file *jf, const struct recovery_result *result);
 
 #endif

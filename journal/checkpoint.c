@@ -1,18 +1,20 @@
 /* checkpoint: durable versions go home to the image, then the tail moves.
  *
- *   1 COMMIT       everything published becomes durable; target = end of that commit.
- *                  Write-ahead rule: only what is durable goes home, so that the image never
- * holds what a crash may take back (P2). 2 READERS      reads planned before now may be
- * reading, from the image, ranges that we write 3 COPY         versions with lsn <= target, in
- * image order, in steps 4 FLUSH        the images that were written 5 SUPERSEDING  versions
- * that were replaced since 1 were not copied: the records that replaced them must be durable
- * before the tail passes the old ones 6 RETIRE       the copied versions leave the map: reads
- * take the image 7 SUPER        the tail moves to target, durably; only then is the space free
+ *   1 COMMIT       everything admitted so far becomes durable; target = end of that commit.
+ *                  Write-ahead rule: only what is durable goes home, so that the image never holds
+ *                  what a crash may take back (P2).
+ *   2 READERS      reads planned before now may be reading, from the image, what we will write
+ *   3 COPY         versions with lsn <= target, in image order, in steps
+ *   4 FLUSH        the images that were written
+ *   5 SUPERSEDING  versions that were replaced since 1 were not copied: the records that replaced
+ *                  them must be durable before the tail passes the old ones
+ *   6 RETIRE       the copied versions leave the map: reads take the image
+ *   7 SUPER        the tail moves to target, durably; only then is the space free
  *
- * A crash anywhere before 7 is durable replays from the old tail over an image that has only
- * durable, older-or-equal data: same result. An error in 3 or 4 changes nothing in the map, so
- * the next attempt writes all of it again: what a failed image flush covered is not trusted
- * (P4).
+ * A crash anywhere before 7 is durable replays from the old tail, over an image that has only
+ * durable data of records at or behind that tail: same result.  An error in 3 or 4 changes nothing
+ * in the map, so the next attempt writes all of it again: what a failed image flush covered is not
+ * trusted (P4).
  */
 #include <assert.h>
 #include <errno.h>

@@ -72,7 +72,18 @@ int core_commit_begin(struct core *c, struct commit *commit, uint64_t now_us)
 
 bool core_commit_ready(const struct core *c, const struct commit *commit)
 {
-    return c->error != 0 || c->published_lsn >= commit->target_lsn;
+    return c->error != 0 || (c->published_lsn >= commit->target_lsn && !c->submit_in_flight);
+}
+
+bool core_commit_submit(struct core *c, const struct commit *commit, uint64_t *from,
+                        uint64_t *to)
+{
+    if (c->error != 0 || c->submitted_position >= commit->mark.position)
+        return false;
+    assert(!c->submit_in_flight);
+    core_submit_range(c, commit->mark.position, from, to);
+    c->submit_in_flight = true;
+    return true;
 }
 
 void core_commit_end(struct core *c, struct commit *commit, int error)
@@ -87,7 +98,6 @@ void core_commit_end(struct core *c, struct commit *commit, int error)
     assert(c->published_lsn >= commit->target_lsn);
     c->stats.commits++;
     c->stats.commit_records += commit->target_lsn - c->durable.lsn;
+    assert(c->staged_position >= commit->mark.position);
     c->durable = commit->mark;
-    if (c->submitted_position < c->durable.position)
-        c->submitted_position = c->durable.position;
 }

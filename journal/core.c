@@ -32,7 +32,8 @@ int core_create(struct core **out, const struct superblock *sb, size_t map_bytes
     c->seed = format_seed(sb->uuid);
     c->epoch = sb->epoch;
     c->tail = c->durable = sb->tail;
-    c->head = c->published_position = c->submitted_position = sb->tail.position;
+    c->head = c->published_position = sb->tail.position;
+    c->submitted_position = c->staged_position = sb->tail.position;
     c->last_lsn = c->published_lsn = sb->tail.lsn;
     c->last_chain = sb->tail.chain;
     c->prewritten = sb->ring_written;
@@ -72,6 +73,12 @@ void core_destroy(struct core *c)
     free(c->super_bytes);
     free(c->super_table);
     free(c);
+}
+
+void core_staging_set(struct core *c, uint64_t staging_bytes)
+{
+    assert(c->life == CORE_INERT);
+    c->staging_bytes = staging_bytes;
 }
 
 uint64_t core_seed(const struct core *c)

@@ -36,10 +36,11 @@
 struct core;
 struct core_image;
 
-/* ---- life cycle ------------------------------------------------------------------------- */
+/* ---- life cycle ---- */
 
 /* A core for the journal that sb describes (copied, its image table too).  It is *inert*: it
- * can be fed by recovery, then reads work, but it admits nothing before core_activate.
+ * can be
+ * fed by recovery, then reads work, but it admits nothing before core_activate.
  * map_bytes_max bounds the map's memory.  0 or -ENOMEM. */
 int core_create(struct core **out, const struct superblock *sb, size_t map_bytes_max);
 void core_destroy(struct core *c); /* no append, commit, read or step may be outstanding */
@@ -50,21 +51,22 @@ uint64_t core_seed(const struct core *c);
 struct core_image *core_image_find(struct core *c, uint32_t id);
 
 /* Adds an image (entry->id is chosen here) or, if its uuid is in the table, replaces what the
- * table says about it.  Takes effect on disk with the next superblock (core_activate's,
- * usually). NULL with *error set: -ENOSPC (table full), -ENOMEM. */
+ * table
+ * says about it.  Takes effect on disk with the next superblock (core_activate's, usually).
+ * NULL with *error set: -ENOSPC (table full), -ENOMEM. */
 struct core_image *core_image_add(struct core *c, const struct image_entry *entry, int *error);
 
 /* Drops an image and every version of it from the map and the table (nbdjournal forget).  Its
- * records in the ring are skipped by recovery from then on, because the table no longer knows
- * the id. */
+ * records in
+ * the ring are skipped by recovery from then on, because the table no longer knows the id. */
 void core_image_drop(struct core *c, struct core_image *image);
 const struct image_entry *core_image_entry(const struct core_image *image);
 
-/* ---- superblock writes --------------------------------------------------------------------
- */
+/* ---- superblock writes ---- */
 
 /* What to write: `bytes` (bytes_count long, owned by the plan) at file offset `offset`, then
- * one barrier of the journal.  At most one is under way (the core refuses a second: -EBUSY). */
+ * one barrier of the
+ * journal.  At most one is under way (the core refuses a second: -EBUSY). */
 struct super_plan {
     uint64_t offset;
     uint8_t *bytes;
@@ -75,9 +77,10 @@ struct super_plan {
 };
 
 /* First writable open after a start.  Before it the driver must have made everything that
- * recovery saw durable (one barrier of the journal that succeeded: P0's "answered is not
- * durable").  Plans the superblock with the new epoch; when it is durable core_super_end lets
- * core_epoch_begin go on.  0, -EBUSY, -ENOMEM, -EIO (aborted). */
+ * recovery saw
+ * durable (one barrier of the journal that succeeded: P0's "answered is not durable").  Plans
+ * the superblock with the new epoch; when it is
+ * durable core_super_end lets core_epoch_begin go on.  0, -EBUSY, -ENOMEM, -EIO (aborted). */
 int core_activate(struct core *c, uint64_t now_us, struct super_plan *plan);
 
 /* Same, for a superblock without any other reason (image table changed). */
@@ -87,8 +90,7 @@ int core_super_begin(struct core *c, uint64_t now_us, struct super_plan *plan);
  * journal aborts. Frees plan->bytes. */
 void core_super_end(struct core *c, struct super_plan *plan, int error);
 
-/* ---- append --------------------------------------------------------------------------------
- */
+/* ---- append ---- */
 
 enum append_state {
     APPEND_IDLE,      /* not admitted */
@@ -105,32 +107,40 @@ struct append {
     enum append_state state;
     struct core_image *image;
     struct record record;
-    uint8_t header[FORMAT_RECORD_BYTES]; /* to write at virtual record.position, payload right
-                                            behind it */
-    bool has_pad; /* write pad_header at pad_position first (end of the ring) */
+    /* to write at virtual record.position, payload right behind it */
+    uint8_t header[FORMAT_RECORD_BYTES];
+    /* write pad_header at pad_position first (end of the ring) */
+    bool has_pad;
     uint64_t pad_position;
     uint8_t pad_header[FORMAT_RECORD_BYTES];
 };
 
 /* Admits a change of an image: gives it lsn and place, in this order, for ever (P2).
  * kind WRITE, TRIM or ZERO; [offset, offset+length) inside the image (checked by the caller),
- * length >= 1; for WRITE length <= core_atomic_max and payload_sum = format_sum of the bytes
- * (computed before, without the lock). 0          admitted: copy, then core_append_copied
+ * length >= 1;
+ * for WRITE length <= core_atomic_max and payload_sum = format_sum of the bytes (computed
+ * before, without the lock).
+ *   0          admitted: copy, then core_append_copied
  *   -EAGAIN    no space now: wait until core_space_generation changes, or the journal aborts,
- * then try again. With -EAGAIN somebody must be running a checkpoint (core_checkpoint_wanted
- * says so). -ENOSPC    or another error of the image's checkpoint: no space and the image can't
- * be written -EIO       the journal has aborted (P4) -ENOMEM    map nodes */
+ *              then try again.
+ *              With -EAGAIN somebody must be running a checkpoint (core_checkpoint_wanted
+ *              says so).
+ *   -ENOSPC    or another error of the image's checkpoint: no space and the image can't be
+ *              written
+ *   -EIO       the journal has aborted (P4)
+ *   -ENOMEM    map nodes */
 int core_append_admit(struct core *c, struct append *a, struct core_image *image,
                       enum record_kind kind, uint16_t flags, uint64_t offset, uint64_t length,
                       uint64_t payload_sum, uint64_t now_us);
 
 /* The EPOCH record, once, after core_activate succeeded and before anything else is admitted.
- * -EAGAIN: the ring is too full for it: run a whole checkpoint first (it needs no append), then
- * again. */
+ * -EAGAIN: the ring is too full for it: run a whole checkpoint first (it needs no append),
+ * then again. */
 int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us);
 
 /* Header(s) and payload were written (error 0), or not (-errno: the journal aborts, every
- * append fails). Publishes this record and others behind it as far as they are complete. */
+ * append fails).
+ * Publishes this record and others behind it as far as they are complete. */
 void core_append_copied(struct core *c, struct append *a, int error);
 
 uint32_t core_atomic_max(const struct core *c);
@@ -138,16 +148,22 @@ uint32_t core_atomic_max(const struct core *c);
 /* Changes whenever space was freed or waiting makes no more sense. */
 uint64_t core_space_generation(const struct core *c);
 
-/* Published bytes that the kernel was not yet asked to write: true and a range [*from, *to) of
- * virtual positions (not crossing the ring's end) when there are enough of them (DESIGN 5.8);
- * they count as submitted now. */
-bool core_submit_next(struct core *c, uint64_t *from, uint64_t *to);
+/* Published bytes that were not yet submitted to the disk: true and a range [*from, *to) of
+ * virtual positions, whole sectors, not crossing the ring's end, when there are enough of them
+ * (DESIGN 5.8: a flush then finds little left).  The caller calls storage_submit without the
+ * lock, then core_submit_end.  One at a time.  Whoever publishes asks until it is false. */
+bool core_submit_begin(struct core *c, uint64_t *from, uint64_t *to);
+void core_submit_end(struct core *c, int error); /* -errno: the journal aborts */
 
-/* ---- commit
- * ---------------------------------------------------------------------------------- */
+/* Room for bytes that are not submitted (staging), or 0 if there is no such bound.  Before
+ * core_activate.  core_atomic_max is at most a quarter of it. */
+void core_staging_set(struct core *c, uint64_t staging_bytes);
+
+/* ---- commit ---- */
 
 /* The lsn that a FLUSH of this image received now must make durable (P1): 0 if the image has
- * nothing newer than the durable mark: answer at once. */
+ * nothing
+ * newer than the durable mark: answer at once. */
 uint64_t core_flush_target(const struct core *c, const struct core_image *image);
 uint64_t core_commit_all_target(const struct core *c); /* the same for all images */
 
@@ -166,15 +182,24 @@ struct commit {
 
 /* Starts a commit of everything admitted so far.
  *   0        the caller leads: write the seal if any, core_append_copied(&seal); when
- * core_commit_ready, without the lock: one barrier of the journal; then core_commit_end 1
- * nothing to commit -EBUSY   one is in flight (only one at a time: DESIGN 5.17) -EIO aborted */
+ *            core_commit_ready: while core_commit_submit gives a range, storage_submit it without
+ *            the lock and core_submit_end; then, without the lock, one barrier of the journal;
+ *            then core_commit_end
+ *   1        nothing to commit
+ *   -EBUSY   one is in flight (only one at a time: DESIGN 5.17)
+ *   -EIO     aborted */
 int core_commit_begin(struct core *c, struct commit *commit, uint64_t now_us);
-bool core_commit_ready(const struct core *c,
-                       const struct commit *commit); /* also true when aborted */
+/* All that the commit covers is published and no submission is under way (or the journal
+ * aborted).  Changes with core_append_copied and core_submit_end. */
+bool core_commit_ready(const struct core *c, const struct commit *commit);
+/* The next range [*from, *to) to submit before the barrier; false when all is submitted (or the
+ * journal aborted).  To be called under the same hold of the lock as core_commit_ready or the
+ * core_submit_end before it. */
+bool core_commit_submit(struct core *c, const struct commit *commit, uint64_t *from,
+                        uint64_t *to);
 void core_commit_end(struct core *c, struct commit *commit, int error);
 
-/* ---- read
- * ------------------------------------------------------------------------------------ */
+/* ---- read ---- */
 
 enum read_source { READ_IMAGE, READ_JOURNAL, READ_TRIMMED, READ_ZERO };
 
@@ -186,8 +211,8 @@ struct read_segment {
 };
 
 /* Segments in order, without gaps, covering the request.  Journal bytes are pinned from begin
- * to end: their place is not reused (so a plan must be carried out without waiting for anything
- * but the disk). */
+ * to end: their place is not
+ * reused (so a plan must be carried out without waiting for anything but the disk). */
 struct read_plan {
     TAILQ_ENTRY(read_plan) link;
     uint64_t pin_position;
@@ -202,8 +227,7 @@ int core_read_begin(struct core *c, const struct core_image *image, uint64_t off
                     uint64_t length, struct read_plan *plan);
 void core_read_end(struct core *c, struct read_plan *plan);
 
-/* ---- checkpoint
- * -------------------------------------------------------------------------------- */
+/* ---- checkpoint ---- */
 
 #define CHECKPOINT_SEGMENTS 256
 #define CHECKPOINT_BYTES (1u << 20)
@@ -219,8 +243,8 @@ enum checkpoint_step_kind {
 };
 
 struct checkpoint_segment {
-    enum read_source source; /* READ_JOURNAL: copy; READ_TRIMMED: punch or zero; READ_ZERO:
-                                zero, keep allocated */
+    /* READ_JOURNAL: copy; READ_TRIMMED: punch or zero; READ_ZERO: zero, keep allocated */
+    enum read_source source;
     uint64_t offset;
     uint64_t length;
     uint64_t position;
@@ -229,7 +253,8 @@ struct checkpoint_segment {
 struct checkpoint_step {
     enum checkpoint_step_kind kind;
     struct core_image *image; /* COPY, FLUSH_IMAGE */
-    size_t count; /* COPY: segments, at most CHECKPOINT_BYTES of READ_JOURNAL in all; */
+    /* COPY: segments, at most CHECKPOINT_BYTES of READ_JOURNAL in all; */
+    size_t count;
     struct checkpoint_segment segments[CHECKPOINT_SEGMENTS]; /*  a longer one comes in pieces */
     struct super_plan super;                                 /* SUPER */
 };
@@ -239,31 +264,31 @@ bool core_checkpoint_wanted(const struct core *c);
 /* Is there anything to do at all (an idle disk drains). */
 bool core_checkpoint_possible(const struct core *c);
 
-/* Begins a checkpoint (only one at a time).  `clean`: a stop; nothing is admitted any more, and
- * if the ring is empty at the end the superblock says CLEAN.  0, -EBUSY, -EIO. */
+/* Begins a checkpoint (only one at a time).  `clean`: a stop; nothing is admitted any more,
+ * and if the
+ * ring is empty at the end the superblock says CLEAN.  0, -EBUSY, -EIO. */
 int core_checkpoint_begin(struct core *c, bool clean);
 
 /* The next step of the running checkpoint.  now_us as in core_activate. */
 int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t now_us);
 
 /* Result of a step, 0 or -errno.  An error ends the checkpoint: the next one starts anew and
- * writes everything again that was not flushed (P4); an error of STEP_SUPER or STEP_COMMIT
- * aborts the journal. */
+ * writes everything
+ * again that was not flushed (P4); an error of STEP_SUPER or STEP_COMMIT aborts the journal. */
 void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int error);
 
 bool core_checkpoint_readers_gone(const struct core *c);
 
-/* ---- prewrite: the ring's first lap (DESIGN 5.4)
- * --------------------------------------------- */
+/* ---- prewrite: the ring's first lap (DESIGN 5.4) ---- */
 
 /* A piece [*from, *from + *count) of the ring that nobody has used yet: write zeroes there,
- * then core_prewrite_end.  False: all is written, or inactive.  Admission stays out of the
- * piece meanwhile (-EAGAIN). */
+ * then
+ * core_prewrite_end.  False: all is written, or inactive.  Admission stays out of the piece
+ * meanwhile (-EAGAIN). */
 bool core_prewrite_begin(struct core *c, uint64_t bytes_max, uint64_t *from, uint64_t *count);
 void core_prewrite_end(struct core *c, int error);
 
-/* ---- recovery
- * ------------------------------------------------------------------------------------ */
+/* ---- recovery ---- */
 
 enum recovery_verdict {
     RECOVERY_EMPTY,   /* nothing to replay */
@@ -278,8 +303,8 @@ struct recovery_result {
     uint64_t live_bytes;        /* of the ring, between tail and cut */
     struct ring_mark cut;       /* last valid record: position is its end, not rounded */
     uint64_t first_us, last_us; /* wall clock of first and last change; 0 if none */
-    uint64_t lost_position;     /* TORN or DAMAGED: virtual position of the first broken record,
-                                   else 0 */
+    /* TORN or DAMAGED: virtual position of the first broken record, else 0 */
+    uint64_t lost_position;
     bool torn;             /* valid records were seen behind the cut, or half a record at it */
     uint64_t durable_seen; /* DAMAGED: the lsn that a later record says was durable */
     uint64_t witness_position; /* DAMAGED: where that record is */
@@ -288,28 +313,30 @@ struct recovery_result {
 struct recovery;
 
 /* Called for each valid record in order, after its payload was verified.  For tools; may be
- * NULL. A return < 0 ends the recovery with it. */
+ * NULL.
+ * A return < 0 ends the recovery with it. */
 typedef int recovery_visit(void *opaque, const struct record *record);
 
 /* Scans the ring of an inert core and rebuilds its map.  Stop at `to_lsn` (inclusive;
- * UINT64_MAX: all). 0, -ENOMEM. */
+ * UINT64_MAX: all).
+ * 0, -ENOMEM. */
 int recovery_create(struct recovery **out, struct core *c, uint64_t to_lsn,
                     recovery_visit *visit, void *opaque);
 
 /* Bytes wanted next: *count bytes (a multiple of the sector, at most bytes_max, which is at
- * least 64 KiB) at virtual *position. False: recovery is complete. */
+ * least 64 KiB) at virtual *position.
+ * False: recovery is complete. */
 bool recovery_next(struct recovery *r, size_t bytes_max, uint64_t *position, size_t *count);
 
 /* The bytes that were asked for.  0, -ENOMEM (map), or what visit returned. */
 int recovery_feed(struct recovery *r, const uint8_t *bytes, size_t count);
 
-/* Ends it; the core keeps the map, head and durable mark (unless DAMAGED: then the core must be
- * destroyed).  Everything up to the cut counts as published, and as durable: the driver owes
- * the barrier before core_activate. */
+/* Ends it; the core keeps the map, head and durable mark (unless DAMAGED: then the core must
+ * be destroyed).  Everything up to the cut counts as published,
+ * and as durable: the driver owes the barrier before core_activate. */
 void recovery_finish(struct recovery *r, struct recovery_result *result);
 
-/* ---- numbers, for people
- * ---------------------------------------------------------------------- */
+/* ---- numbers, for people ---- */
 
 struct core_stats {
     uint64_t ring_bytes, used_bytes; /* used: head - durable tail */

@@ -4,8 +4,8 @@
  *
  * Lsns and positions, always in this order:
  *
- *   tail <= durable <= published <= last (admitted) ;  tail.position <= head <= tail.position +
- * ring_bytes
+ *   lsn       tail <= durable <= published <= last (admitted)
+ *   position  tail <= durable <= submitted <= published <= head <= tail + ring_bytes
  */
 #ifndef JOURNAL_CORE_STATE_H
 #define JOURNAL_CORE_STATE_H
@@ -68,7 +68,10 @@ struct core {
 
     uint64_t published_lsn;
     uint64_t published_position; /* end of that record */
-    uint64_t submitted_position; /* up to here the kernel was asked to write */
+    uint64_t submitted_position; /* up to here it was handed to storage_submit */
+    uint64_t staged_position;    /* submitting has ended up to here */
+    bool submit_in_flight;
+    uint64_t staging_bytes; /* bound of head - staged_position; 0: none */
 
     struct ring_mark durable; /* end of the last commit */
     bool commit_in_flight;
@@ -110,6 +113,8 @@ void core_record_place(struct core *c, struct record *r, uint64_t span,
                        uint8_t out[FORMAT_RECORD_BYTES]); /* append.c */
 void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_mark *tail,
                      uint32_t state, uint64_t now_us); /* core.c */
-void core_space_changed(struct core *c);               /* append.c */
+void core_submit_range(struct core *c, uint64_t upto, uint64_t *from,
+                       uint64_t *to);    /* append.c */
+void core_space_changed(struct core *c); /* append.c */
 
 #endif

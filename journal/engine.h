@@ -1,8 +1,9 @@
 /* engine: threads, locks, clock and libev loop around the core; executes its plans on storages.
  *
  * Lock ranking: there is one lock, engine->lock (a mutex).  It protects the core and every
- * field of the engine that says so.  It is never held over I/O, over a copy of payload, or
- * while another lock is taken.
+ * field of the
+ * engine that says so.  It is never held over I/O, over a copy of payload, or while another
+ * lock is taken.
  *
  * Conditions (all with engine->lock):
  *   published   the published lsn moved: those who were admitted earlier and copied later (P0)
@@ -11,9 +12,10 @@
  *   work        the writeback thread has something to do
  *
  * Threads: the caller's (nbdkit's) do admission, copying, commits (leader/follower: the
- * flushing thread itself leads, DESIGN 4) and reads; the writeback thread runs checkpoints and
- * prewrites the ring; the loop thread (libev, own loop, never the default one: DESIGN 5.19)
- * keeps time: commit interval, idle drain.
+ * flushing thread itself leads, DESIGN 4) and
+ * reads; the writeback thread runs checkpoints and prewrites the ring; the loop thread
+ * (libev, own loop, never the default one:
+ * DESIGN 5.19) keeps time: commit interval, idle drain.
  */
 #ifndef JOURNAL_ENGINE_H
 #define JOURNAL_ENGINE_H
@@ -34,14 +36,15 @@ struct engine_config {
     size_t memory_bytes;      /* bound of the map */
 };
 
-/* Opens, locks, creates a missing journal (never for an image that is marked for another one),
- * compares identities, recovers. For nbdkit's get_ready: no threads yet, and nothing but a
- * missing journal is written.  Reports its errors. 0; -ECANCELED for ONLY_CHECK when all is
- * well (reported what was found); other -errno. */
+/* Opens, locks, creates a missing journal (never for an image that is marked for another
+ * one), compares identities, recovers.
+ * For nbdkit's get_ready: no threads yet, and nothing but a missing journal is written.
+ * Reports its errors.
+ * 0; -ECANCELED for ONLY_CHECK when all is well (reported what was found); other -errno. */
 int engine_open(struct engine **out, const struct engine_config *config);
 
-/* The same with storages that the caller opened (tests: simulated or failing disks). Takes them
- * over. */
+/* The same with storages that the caller opened (tests: simulated or failing disks). Takes
+ * them over. */
 int engine_open_storages(struct engine **out, const struct engine_config *config,
                          struct storage *journal, struct storage *image);
 
@@ -49,8 +52,9 @@ int engine_open_storages(struct engine **out, const struct engine_config *config
 int engine_start(struct engine *e);
 
 /* Before the first writable client (nbdkit's open with readonly false); cheap when already
- * done; thread-safe.  Barrier, mark on the image, superblock with the new epoch, EPOCH record.
- * -EROFS if image or journal were opened read-only. */
+ * done; thread-safe.  Barrier, mark on the image,
+ * superblock with the new epoch, EPOCH record.  -EROFS if image or journal were opened
+ * read-only. */
 int engine_activate(struct engine *e);
 
 uint64_t engine_image_size(const struct engine *e);
@@ -68,16 +72,17 @@ int engine_flush(struct engine *e);
 int engine_cache(struct engine *e, uint32_t count, uint64_t offset);
 
 enum engine_extent { ENGINE_DATA, ENGINE_HOLE_ZERO, ENGINE_ZERO };
-/* Calls `add` for consecutive merged extents covering [offset, offset+count) (it may stop early
- * by returning 1; <0 is an error). */
+/* Calls `add` for consecutive merged extents covering [offset, offset+count) (it may stop
+ * early by returning 1; <0 is an error). */
 int engine_extents(struct engine *e, uint32_t count, uint64_t offset,
                    int (*add)(void *opaque, uint64_t offset, uint64_t length,
                               enum engine_extent kind),
                    void *opaque);
 
 /* Clean stop (nbdkit's cleanup): commit, checkpoint until drained or seconds_max passed, mark
- * removed.  Says what happened in one line (P5). 0 drained, 1 data left in the journal (said),
- * -errno. Without activation: nothing to do, 0. */
+ * removed.  Says what happened in one line (P5).
+ * 0 drained, 1 data left in the journal (said), -errno. Without activation: nothing to do, 0.
+ */
 int engine_stop(struct engine *e, double seconds_max);
 void engine_close(struct engine *e); /* frees; no request may be under way */
 

@@ -28,8 +28,8 @@ struct version {
     uint64_t offset; /* in the image */
     uint64_t length; /* > 0 */
     uint64_t lsn;
-    uint64_t position; /* virtual position in the ring of the byte at offset, or MAP_TRIM,
-                          MAP_ZERO */
+    /* virtual position in the ring of the byte at offset, or MAP_TRIM, MAP_ZERO */
+    uint64_t position;
 };
 
 /* Nodes for the maps of all images of one journal. */
@@ -69,9 +69,9 @@ void map_insert(struct map *map, uint64_t offset, uint64_t length, uint64_t lsn,
 struct version *map_find(struct map *map, uint64_t offset);
 struct version *map_next(struct version *v);
 
-/* Removes versions with lsn <= `lsn` among at most `max` versions looked at, from the first one
- * that ends after *cursor. Returns true when the end of the map was reached; else *cursor is
- * where to go on. */
+/* Removes versions with lsn <= `lsn` among at most `max` versions looked at, from the first
+ * one that ends after *cursor.
+ * Returns true when the end of the map was reached; else *cursor is where to go on. */
 bool map_retire(struct map *map, uint64_t lsn, uint64_t *cursor, size_t max);
 
 bool map_empty(const struct map *map);

@@ -287,7 +287,8 @@ void recovery_finish(struct recovery *r, struct recovery_result *result)
 
     c->durable = r->last;
     c->durable.position = c->head = round_up(r->last.position, sector);
-    c->published_position = c->submitted_position = c->head;
+    c->published_position = c->head;
+    c->submitted_position = c->staged_position = c->head;
     c->last_lsn = c->published_lsn = r->last.lsn;
     c->last_chain = r->last.chain;
     if (c->epoch < r->last.epoch)
