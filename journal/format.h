@@ -64,6 +64,8 @@
 #define FORMAT_UNIT 128u          /* records start on multiples of this */
 #define FORMAT_SECTOR 4096u       /* default; a superblock may say 512..65536 */
 #define FORMAT_SUPER_BYTES 65536u /* default size of one superblock copy */
+#define FORMAT_SUPER_MIN 8192u    /* power of two between these */
+#define FORMAT_SUPER_MAX (1u << 20)
 #define FORMAT_HEADER_BYTES 4096u /* of it, the header; the image table follows */
 #define FORMAT_RECORD_BYTES 128u  /* a record's header */
 #define FORMAT_IMAGE_BYTES 256u   /* an entry of the image table */
@@ -110,15 +112,16 @@ struct record {
 enum image_kind { IMAGE_FILE = 1, IMAGE_BLOCK = 2, IMAGE_REMOTE = 3 };
 
 #define IMAGE_FLAG_PENDING 1u /* the ring may hold records for it: identity must match */
+#define IMAGE_FLAG_MARKED 2u  /* bears a mark while data waits: one without is another file */
 
 struct image_entry {
     uint8_t uuid[FORMAT_UUID_BYTES]; /* given by us, also in the image's mark */
     uint32_t id; /* from 1, never reused while the ring holds records of it */
     enum image_kind kind;
-    uint32_t flags;                   /* IMAGE_FLAG_x */
-    uint64_t size;                    /* bytes, 1..2^63-1 */
-    uint64_t fsid;                    /* file: the file system's id (statfs); block device: 0 */
-    uint64_t inode;                   /* file: inode; block device: its device number */
+    uint32_t flags; /* IMAGE_FLAG_x */
+    uint64_t size;  /* bytes, 1..2^63-1 */
+    uint64_t fsid;  /* file: the file system's id (statfs); block device: see attach.h */
+    uint64_t inode; /* file: inode; block device: its device number */
     char name[FORMAT_NAME_BYTES + 1]; /* path when it was last opened, for people */
 };
 
@@ -129,6 +132,12 @@ struct ring_mark {
     uint64_t chain;    /* its header checksum; 0 for a new journal */
     uint32_t epoch;    /* its epoch; 0 for a new journal */
 };
+
+/* Feature bits that this version knows: none yet.  A writer that does not know a compatible
+ * feature keeps its bit, and writes zeroes where its fields may be. */
+#define FORMAT_COMPAT_KNOWN 0u
+#define FORMAT_RO_KNOWN 0u
+#define FORMAT_INCOMPAT_KNOWN 0u
 
 #define SUPER_STATE_CLEAN 1u /* drained: the ring holds nothing, recovery needs no scan */
 
