@@ -1,19 +1,23 @@
 /* attach: opening a journal and its images, and refusing what does not belong together.
  *
  * What happens before the first client (nbdkit's get_ready) and at the start of each tool:
- * open, lock,
- * read the superblocks, compare identities (DESIGN 5.13).  Nothing is modified here, except by
- * journal_create_file and the attach_mark_* functions; a refusal leaves every byte as it was
- * (P6).
+ * open, lock, read the superblocks, compare identities (DESIGN 5.13).  Nothing is modified
+ * here, except by journal_create_file and the image_mark_* functions; a refusal leaves every
+ * byte as it was (P6).
  *
  * Identity.  A journal has a random UUID.  For each image its table says: a UUID of our own,
- * size, and
- * what the system says it is (file: statfs f_fsid and inode; block device: device number).
- * An image
+ * size, and what the system says it is (file: statfs f_fsid and inode; block device: device
+ * number and, as fsid, a hash of the identity that the device itself has, 0 if none).  An image
  * carries a *mark* while a journal may hold data for it: the extended attribute
- * user.nbdkit.journal = text
- * "JOURNAL-UUID IMAGE-UUID /absolute/path/of/journal" (where the file system has such; block
- * devices have none).
+ * user.nbdkit.journal = text "JOURNAL-UUID IMAGE-UUID EPOCH /absolute/path/of/journal" (where
+ * the file system has such; block devices have none).
+ *
+ * Order, so that every crash between two steps leaves a pair that is accepted:
+ *   writable open   the mark, with the epoch that is about to begin, is durable; then the
+ *                   superblock with that epoch, the image's entry and IMAGE_FLAG_MARKED
+ *   clean stop      the superblock that says CLEAN is durable; then the mark is removed
+ * So a mark is never older than the superblock and at most one epoch ahead of it: any other
+ * distance means that one of the two files was restored from a copy.
  */
 #ifndef JOURNAL_ATTACH_H
 #define JOURNAL_ATTACH_H
@@ -27,14 +31,12 @@
 /* Size for a new journal of an image of image_bytes: see the .c file for the reasons. */
 uint64_t journal_default_size(uint64_t image_bytes);
 
-/* Creates a journal file, never over an existing file (O_EXCL|O_NOFOLLOW, 0600), allocated,
- * its first part written
- * (the engine prewrites the rest in the background), superblocks written and durable, then
- * the directory fsynced; no half-made journal is ever visible
- * under `path` (made under a temporary name, then renamed/linked).  For a block device: only
- * if its first bytes are no valid journal, or force; journal_bytes 0 = whole device.
- * -EEXIST, -ENOSPC, -EINVAL (size below FORMAT_JOURNAL_MIN, not explained by the caller) ...;
- * reported. */
+/* Creates a journal.  A file: never over an existing one, 0600, allocated, its first part
+ * written (the engine prewrites the rest in the background), superblocks written and durable,
+ * then the directory fsynced; no half-made journal is ever visible under `path`, and a symbolic
+ * link there is refused.  A block device: only if the place of the superblocks is all zeroes,
+ * or force; journal_bytes 0 = whole device.  -EEXIST, -ENOSPC, -EINVAL (size out of bounds),
+ * ...; reported. */
 int journal_create_file(const char *path, uint64_t journal_bytes, bool force);
 
 /* ---- opening ---- */
@@ -55,14 +57,14 @@ struct journal_file {
 };
 
 /* Opens a journal and reads its superblocks.  Refuses with a clear report: no journal, other
- * byte order, newer version or unknown
- * incompatible feature, both copies damaged, file shorter than its superblock says, unknown
- * feature_ro unless INSPECT, ... (-EINVAL, -EBUSY, -errno). */
+ * byte order, newer version, unknown incompatible feature, unknown feature_ro unless INSPECT
+ * (-EINVAL); both copies damaged, file shorter than its superblock says (-EUCLEAN); -EBUSY,
+ * -errno.  On error *jf needs no journal_close. */
 int journal_open(struct journal_file *jf, const char *path, enum attach_mode mode);
 void journal_close(struct journal_file *jf);
 
-/* The identity of an opened image, as the system tells it now (uuid from its mark if it has
- * one, else zero; id, flags 0). */
+/* The identity of an opened image, as the system tells it now (uuid from its mark if it has one,
+ * else zero; id, flags 0).  Reported. */
 int image_identify(struct storage *image, struct image_entry *out);
 
 /* What an image says about its journal. */
@@ -70,27 +72,35 @@ struct image_mark {
     bool present;
     uint8_t journal_uuid[FORMAT_UUID_BYTES];
     uint8_t image_uuid[FORMAT_UUID_BYTES];
-    char journal_path[4096];
+    uint32_t epoch;          /* of the writable open that wrote it: core_stats.epoch + 1, before
+                       core_activate; 0: not known, not compared */
+    char journal_path[4096]; /* for people; control characters are replaced when it is read */
 };
-/* -EUCLEAN if unreadable text; absent where unsupported: 0 */
+
+/* 0 also where there can be none.  -EUCLEAN: the attribute is no text of ours.  Reported. */
 int image_mark_read(struct storage *image, struct image_mark *mark);
-/* Writes the mark and makes it durable (fsync).  0 also where the file system has no such
- * attributes (*supported false). */
+
+/* Writes the mark and makes it durable (fsync).  0 also where there can be none (*supported
+ * false, one line said): the file system has no such attributes, or this user may write the
+ * image but not its attributes.  If *supported, the image's entry must get IMAGE_FLAG_MARKED.
+ * -errno: reported. */
 int image_mark_write(struct storage *image, const struct image_mark *mark, bool *supported);
+
+/* 0 also if there is none.  -errno: reported. */
 int image_mark_remove(struct storage *image);
 
 enum image_match {
-    /* the table does not know it and it bears no mark: may be added (only if the journal has
-     * no other image, until dir= exists) */
+    /* the table does not know it and nobody else claims it: may be added (if its mark named this
+     * journal, with the mark's uuid) */
     MATCH_NEW,
     MATCH_KNOWN, /* the table knows it and everything agrees */
-    /* something differs (size, inode...) but the journal holds nothing for it: entry may be
-     * replaced */
+    /* something differs (size, inode...) but the journal holds nothing for it: the entry may be
+     * replaced, keeping its uuid */
     MATCH_CLEAN,
     MATCH_REFUSED, /* reported: foreign mark, dirty and different, ... with the way out */
 };
-/* Compares.  `clean`: the journal holds no records (state CLEAN).  On KNOWN and CLEAN, *known
- * is the entry of the table (inside jf->sb). */
+/* Compares.  `clean`: the journal holds no records (state CLEAN).  On KNOWN and CLEAN, *known is
+ * the entry of the table (inside jf->sb), else NULL. */
 enum image_match image_compare(const struct journal_file *jf, bool clean, struct storage *image,
                                const struct image_mark *mark, const struct image_entry *now,
                                const struct image_entry **known);
@@ -104,8 +114,7 @@ int journal_recover(const struct journal_file *jf, struct core *core, uint64_t t
                     void (*progress)(void *opaque, uint64_t done, uint64_t total),
                     struct recovery_result *result);
 
-/* Reports a RECOVERY_DAMAGED result in words: place (byte of the file), lsn, witness, way
- * out. */
+/* Reports a RECOVERY_DAMAGED result in words: place (byte of the file), lsn, witness, way out. */
 void journal_report_damage(const struct journal_file *jf, const struct recovery_result *result);
 
 #endif

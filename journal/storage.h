@@ -1,20 +1,18 @@
 /* storage: the only place with file I/O.
  *
  * A storage is a journal or an image: a regular file, a block device, (later) a remote NBD
- * export, or, in tests, a
- * simulated or failing disk.  All functions are thread-safe and block; offsets and lengths in
- * bytes, inside [0, size); short transfers and EINTR are handled here; they return 0 or
- * -errno and report
- * nothing: the caller knows what the operation was for (storage_name names the object).
+ * export, or, in tests, a simulated or failing disk.  All functions are thread-safe and block;
+ * offsets and lengths in bytes, inside [0, size); short transfers and EINTR are handled here;
+ * they return 0 or -errno and report nothing: the caller knows what the operation was for
+ * (storage->name names the object).
  *
  * What the layers above build on, and what a simulated storage must imitate:
- *   - when write, zero or trim returned 0, the bytes survive the death of this process
- *     (page cache), and read shows them (P0, P7);
+ *   - when write or zero returned 0, the bytes survive the death of this process (page cache),
+ *     and read shows them (P0, P7);
  *   - when barrier returned 0, everything written before it was called survives power loss
  *     (P1);
  *   - when barrier or write failed, nothing may be assumed of what they covered, and a later
- *     barrier may
- *     succeed without having written it (P4: page cache after a failed fsync);
+ *     barrier may succeed without having written it (P4: page cache after a failed fsync);
  *   - until a barrier, after power loss each 512-byte sector written may be old, new or
  *     garbage.
  */
@@ -33,13 +31,13 @@ enum storage_extent_kind { STORAGE_DATA, STORAGE_HOLE /* reads as zeroes, unallo
 struct storage_ops {
     int (*read)(struct storage *s, void *buf, size_t count, uint64_t offset);
     /* Past the page cache, where the storage has one (recovery, DESIGN 5.5): dirty pages are
-     * written first.
-     * buf, count and offset aligned to 4096 (the last piece of a file may be shorter). */
+     * written first.  buf, count and offset aligned to 4096 (the last piece of a file may be
+     * shorter). */
     int (*read_cold)(struct storage *s, void *buf, size_t count, uint64_t offset);
     int (*write)(struct storage *s, const struct iovec *iov, int iov_count, uint64_t offset);
-    /* Makes the range read as zeroes, at byte precision.  may_punch: a hole is welcome; else
-     * the range stays allocated.
-     * Falls back to writing zeroes where the file system or device cannot. */
+    /* Makes the range read as zeroes, at byte precision.  may_punch: a hole is welcome; else the
+     * range stays allocated.  Falls back to writing zeroes where the file system or device
+     * cannot (said once). */
     int (*zero)(struct storage *s, uint64_t offset, uint64_t count, bool may_punch);
     int (*barrier)(struct storage *s); /* fdatasync */
     /* These bytes shall go to the disk now.  A file starts writing (sync_file_range, a hint); a
@@ -65,20 +63,21 @@ struct storage {
 };
 
 /* Opens a regular file or a block device.  read_only: opened so.  Not read_only: opened for
- * writing; when that is not permitted
- * (EACCES, EPERM, EROFS) and fall_back, read-only instead (storage->read_only says which).
- * exclusive: takes flock(LOCK_EX | LOCK_NB) on it (inherited through fork, gone with the last
- * process: nothing to clean up
- * after kill -9) and O_EXCL on block devices (refuses mounted ones); if another process has
- * it, returns -EBUSY after a report that names
- * the holder ("... is in use by nbdkit (pid 123)", found by looking through /proc for who has
- * the same inode open).
- * Refuses, with a report that names the object and the way out: directories, pipes, sockets,
- * empty files (-EINVAL), sizes above 2^63-1.
- * Reports its own errors (opening is where a person's words are wrong). */
+ * writing; when that is not permitted (EACCES, EPERM, EROFS) and fall_back, read-only instead
+ * (storage->read_only says which).  exclusive: takes flock(LOCK_EX | LOCK_NB) on it (inherited
+ * through fork, gone with the last process: nothing to clean up after kill -9) and O_EXCL on
+ * block devices (refuses mounted ones); if another process has it, returns -EBUSY after a
+ * report that names the holder ("... is in use by nbdkit (pid 123)", found by looking through
+ * /proc for who has the same inode open).  Refuses, with a report that names the object and the
+ * way out: directories, pipes, sockets, empty files (-EINVAL), sizes above 2^63-1.  Reports its
+ * own errors (opening is where a person's words are wrong). */
 int storage_open_file(struct storage **out, const char *path,
                       const char *role /* "image" or "journal" */, bool read_only,
                       bool fall_back, bool exclusive);
+
+/* True if another process has locked it (exclusive open, of a file or device that was opened
+ * here without).  A moment's answer, for people. */
+bool storage_in_use(const struct storage *s);
 
 /* True if both are the same inode or the same block device (by any path). */
 bool storage_same(const struct storage *a, const struct storage *b);
