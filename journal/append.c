@@ -14,7 +14,8 @@
 #include "core_state.h"
 #include "report.h"
 
-/* Submit when this much is published and was not submitted yet.  Small enough that a flush finds
+/* Submit when this much is published and was not submitted yet.  Small enough that a flush
+ * finds
  * little left (DESIGN 5.8), large enough that a system call is nothing beside it. */
 #define SUBMIT_BYTES (1u << 20)
 
@@ -22,7 +23,8 @@ uint32_t core_atomic_max(const struct core *c)
 {
     uint32_t max = format_atomic_max(c->sb.ring_bytes);
 
-    return c->staging_bytes != 0 && c->staging_bytes / 4 < max ? c->staging_bytes / 4 : max;
+    return c->unsubmitted_max != 0 && c->unsubmitted_max / 4 < max ? c->unsubmitted_max / 4
+                                                                   : max;
 }
 
 uint64_t core_space_generation(const struct core *c)
@@ -40,11 +42,11 @@ void core_space_changed(struct core *c)
  * while a reader looks at it. */
 uint64_t core_free_space(const struct core *c)
 {
-    const struct read_plan *pin = TAILQ_FIRST(&c->pins);
+    const struct read_pin *pin = TAILQ_FIRST(&c->pins);
     uint64_t limit = c->tail.position;
 
-    if (pin != NULL && pin->pin_position < limit)
-        limit = pin->pin_position;
+    if (pin != NULL && pin->tail_position < limit)
+        limit = pin->tail_position;
     return limit + c->sb.ring_bytes - c->head;
 }
 
@@ -77,6 +79,19 @@ static bool prewrite_collides(const struct core *c, uint64_t need)
            c->head < c->prewrite_from + c->prewrite_count;
 }
 
+/* The head stays below this.  Staging has room for twice unsubmitted_max: as much is not
+ * submitted at
+ * most, and as much before what is newest is left alone for those who read it (staging.h). */
+static uint64_t staging_limit(const struct core *c)
+{
+    const struct read_pin *pin = TAILQ_FIRST(&c->pins);
+    uint64_t limit = c->staged_position;
+
+    if (pin != NULL && pin->published_position < limit)
+        limit = pin->published_position;
+    return limit + c->unsubmitted_max;
+}
+
 /* Space, map nodes, and nothing else in the way?  0, or what core_append_admit returns. */
 static int admit_check(struct core *c, uint64_t need)
 {
@@ -95,10 +110,8 @@ static int admit_check(struct core *c, uint64_t need)
     }
     if (prewrite_collides(c, need))
         return -EAGAIN;
-    /* Whoever publishes submits, so this ends without our help. */
-    if (c->staging_bytes != 0 &&
-        c->head + need + c->sb.sector_bytes > c->staged_position + c->staging_bytes)
-        return -EAGAIN;
+    if (c->unsubmitted_max != 0 && c->head + need + c->sb.sector_bytes > staging_limit(c))
+        return -EAGAIN; /* whoever publishes submits, so this ends without our help */
     r = map_reserve(&c->pool);
     if (r < 0 && c->pool.used > 0) { /* a checkpoint gives nodes back */
         c->space_wanted = true;
@@ -219,8 +232,8 @@ bool core_submit_begin(struct core *c, uint64_t *from, uint64_t *to)
 {
     uint64_t sector = c->sb.sector_bytes, enough = SUBMIT_BYTES;
 
-    if (c->staging_bytes != 0 && c->staging_bytes / 4 < enough)
-        enough = c->staging_bytes / 4;
+    if (c->unsubmitted_max != 0 && c->unsubmitted_max / 4 < enough)
+        enough = c->unsubmitted_max / 4;
     if (c->error != 0 || c->submit_in_flight ||
         c->published_position < c->submitted_position + enough)
         return false;

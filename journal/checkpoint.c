@@ -1,19 +1,23 @@
 /* checkpoint: durable versions go home to the image, then the tail moves.
  *
  *   1 COMMIT       everything admitted so far becomes durable; target = end of that commit.
- *                  Write-ahead rule: only what is durable goes home, so that the image never holds
+ *                  Write-ahead rule: only what is durable goes home, so that the image never
+ *                  holds
  *                  what a crash may take back (P2).
  *   2 READERS      reads planned before now may be reading, from the image, what we will write
  *   3 COPY         versions with lsn <= target, in image order, in steps
  *   4 FLUSH        the images that were written
- *   5 SUPERSEDING  versions that were replaced since 1 were not copied: the records that replaced
+ *   5 SUPERSEDING  versions that were replaced since 1 were not copied: the records that
+ *   replaced
  *                  them must be durable before the tail passes the old ones
  *   6 RETIRE       the copied versions leave the map: reads take the image
  *   7 SUPER        the tail moves to target, durably; only then is the space free
  *
  * A crash anywhere before 7 is durable replays from the old tail, over an image that has only
- * durable data of records at or behind that tail: same result.  An error in 3 or 4 changes nothing
- * in the map, so the next attempt writes all of it again: what a failed image flush covered is not
+ * durable data of records at or behind that tail: same result.  An error in 3 or 4 changes
+ * nothing
+ * in the map, so the next attempt writes all of it again: what a failed image flush covered
+ * is not
  * trusted (P4).
  */
 #include <assert.h>
@@ -49,9 +53,9 @@ int core_checkpoint_begin(struct core *c, bool clean)
 
 bool core_checkpoint_readers_gone(const struct core *c)
 {
-    const struct read_plan *oldest = TAILQ_FIRST(&c->pins);
+    const struct read_pin *oldest = TAILQ_FIRST(&c->pins);
 
-    return oldest == NULL || oldest->pin_number >= c->checkpoint.pin_limit;
+    return oldest == NULL || oldest->number >= c->checkpoint.pin_limit;
 }
 
 static void first_image(struct core *c)
@@ -148,6 +152,7 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
             step->image = k->image;
             if (gather(c, step)) {
                 k->image->copied = true;
+                core_pin(c, &k->pin);
                 return true;
             }
         }
@@ -233,6 +238,8 @@ void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int 
             return;
         }
     }
+    if (step->kind == STEP_COPY)
+        core_unpin(c, &k->pin);
     if (error != 0) {
         k->phase = CHECKPOINT_IDLE;
         if (step->kind == STEP_COPY || step->kind == STEP_FLUSH_IMAGE) {

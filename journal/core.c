@@ -75,10 +75,12 @@ void core_destroy(struct core *c)
     free(c);
 }
 
-void core_staging_set(struct core *c, uint64_t staging_bytes)
+void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES])
 {
     assert(c->life == CORE_INERT);
-    c->staging_bytes = staging_bytes;
+    c->unsubmitted_max = bytes / 2;
+    c->sb.staging_bytes = bytes;
+    memcpy(c->sb.staging_boot, boot, FORMAT_UUID_BYTES);
 }
 
 uint64_t core_seed(const struct core *c)
@@ -167,6 +169,10 @@ void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_
     sb.tail = *tail;
     sb.ring_written = c->prewritten;
     sb.updated_us = now_us;
+    if (state & SUPER_STATE_CLEAN) {
+        sb.staging_bytes = 0;
+        memset(sb.staging_boot, 0, FORMAT_UUID_BYTES);
+    }
     format_super_encode(&sb, c->super_bytes);
 
     plan->offset = (sb.generation % 2) * c->sb.super_bytes;
@@ -256,6 +262,7 @@ void core_stats_get(const struct core *c, struct core_stats *stats)
     *stats = c->stats;
     stats->ring_bytes = c->sb.ring_bytes;
     stats->used_bytes = c->head - c->tail.position;
+    stats->head_position = c->head;
     stats->last_lsn = c->last_lsn;
     stats->published_lsn = c->published_lsn;
     stats->durable_lsn = c->durable.lsn;

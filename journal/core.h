@@ -155,9 +155,12 @@ uint64_t core_space_generation(const struct core *c);
 bool core_submit_begin(struct core *c, uint64_t *from, uint64_t *to);
 void core_submit_end(struct core *c, int error); /* -errno: the journal aborts */
 
-/* Room for bytes that are not submitted (staging), or 0 if there is no such bound.  Before
- * core_activate.  core_atomic_max is at most a quarter of it. */
-void core_staging_set(struct core *c, uint64_t staging_bytes);
+/* Staging (staging.h) of `bytes` in all, of which half may be not submitted, under this boot
+ * id: goes
+ * into core_activate's superblock, until a clean stop.  bytes 0: none, no bound.  Before
+ * core_activate.
+ * core_atomic_max is at most an eighth of it. */
+void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES]);
 
 /* ---- commit ---- */
 
@@ -182,7 +185,8 @@ struct commit {
 
 /* Starts a commit of everything admitted so far.
  *   0        the caller leads: write the seal if any, core_append_copied(&seal); when
- *            core_commit_ready: while core_commit_submit gives a range, storage_submit it without
+ *            core_commit_ready: while core_commit_submit gives a range, storage_submit it
+ *            without
  *            the lock and core_submit_end; then, without the lock, one barrier of the journal;
  *            then core_commit_end
  *   1        nothing to commit
@@ -210,13 +214,19 @@ struct read_segment {
     uint64_t position; /* READ_JOURNAL: virtual position */
 };
 
-/* Segments in order, without gaps, covering the request.  Journal bytes are pinned from begin
- * to end: their place is not
- * reused (so a plan must be carried out without waiting for anything but the disk). */
+/* Journal bytes that somebody reads: neither their place in the ring nor their slot in
+ * staging is
+ * reused.  So who holds one may wait for nothing but the disk. */
+struct read_pin {
+    TAILQ_ENTRY(read_pin) link;
+    uint64_t number;             /* grows with age: the oldest is the smallest */
+    uint64_t tail_position;      /* of its time */
+    uint64_t published_position; /* of its time */
+};
+
+/* Segments in order, without gaps, covering the request.  Pinned from begin to end. */
 struct read_plan {
-    TAILQ_ENTRY(read_plan) link;
-    uint64_t pin_position;
-    uint64_t pin_number;
+    struct read_pin pin;
     struct read_segment *segments; /* inline_segments, or malloc'ed */
     size_t count, room;
     struct read_segment inline_segments[32];
@@ -340,6 +350,7 @@ void recovery_finish(struct recovery *r, struct recovery_result *result);
 
 struct core_stats {
     uint64_t ring_bytes, used_bytes; /* used: head - durable tail */
+    uint64_t head_position;          /* virtual: of the next record */
     uint64_t last_lsn, published_lsn, durable_lsn;
     uint32_t epoch;
     uint64_t commits, commit_records, empty_flushes;

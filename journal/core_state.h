@@ -48,6 +48,7 @@ struct checkpoint {
     uint64_t awaited_lsn;     /* COMMIT, SUPERSEDING: must be durable */
     struct core_image *image; /* COPY, FLUSH, RETIRE: where we are */
     uint64_t cursor;          /* COPY, RETIRE: offset in image */
+    struct read_pin pin;      /* COPY: while a step is out */
     uint64_t cursor_next;     /* COPY: after the step that is out */
 };
 
@@ -71,13 +72,13 @@ struct core {
     uint64_t submitted_position; /* up to here it was handed to storage_submit */
     uint64_t staged_position;    /* submitting has ended up to here */
     bool submit_in_flight;
-    uint64_t staging_bytes; /* bound of head - staged_position; 0: none */
+    uint64_t unsubmitted_max; /* head - staged_position stays below this; 0: no bound */
 
     struct ring_mark durable; /* end of the last commit */
     bool commit_in_flight;
 
-    struct ring_mark tail;        /* durable in a superblock */
-    TAILQ_HEAD(, read_plan) pins; /* oldest first */
+    struct ring_mark tail;       /* durable in a superblock */
+    TAILQ_HEAD(, read_pin) pins; /* oldest first */
     uint64_t pin_next;
     uint64_t space_generation;
     bool space_wanted; /* somebody was told -EAGAIN since the tail moved */
@@ -108,7 +109,9 @@ static inline uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-uint64_t core_free_space(const struct core *c); /* append.c */
+void core_pin(struct core *c, struct read_pin *pin);   /* read.c */
+void core_unpin(struct core *c, struct read_pin *pin); /* read.c */
+uint64_t core_free_space(const struct core *c);        /* append.c */
 void core_record_place(struct core *c, struct record *r, uint64_t span,
                        uint8_t out[FORMAT_RECORD_BYTES]); /* append.c */
 void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_mark *tail,

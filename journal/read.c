@@ -15,6 +15,23 @@
 
 #include "core_state.h"
 
+void core_pin(struct core *c, struct read_pin *pin)
+{
+    pin->number = c->pin_next++;
+    pin->tail_position = c->tail.position;
+    pin->published_position = c->published_position;
+    TAILQ_INSERT_TAIL(&c->pins, pin, link);
+}
+
+void core_unpin(struct core *c, struct read_pin *pin)
+{
+    bool oldest = TAILQ_FIRST(&c->pins) == pin;
+
+    TAILQ_REMOVE(&c->pins, pin, link);
+    if (oldest)
+        c->space_generation++; /* whom it held back may try again */
+}
+
 static int plan_add(struct read_plan *plan, enum read_source source, uint64_t offset,
                     uint64_t length, uint64_t position)
 {
@@ -76,18 +93,12 @@ int core_read_begin(struct core *c, const struct core_image *image, uint64_t off
         plan_free(plan);
         return r;
     }
-    plan->pin_position = c->tail.position;
-    plan->pin_number = c->pin_next++;
-    TAILQ_INSERT_TAIL(&c->pins, plan, link);
+    core_pin(c, &plan->pin);
     return 0;
 }
 
 void core_read_end(struct core *c, struct read_plan *plan)
 {
-    bool oldest = TAILQ_FIRST(&c->pins) == plan;
-
-    TAILQ_REMOVE(&c->pins, plan, link);
-    if (oldest && plan->pin_position < c->tail.position)
-        c->space_generation++; /* the ring is longer now */
+    core_unpin(c, &plan->pin);
     plan_free(plan);
 }
