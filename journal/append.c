@@ -15,8 +15,7 @@
 #include "report.h"
 
 /* Submit when this much is published and was not submitted yet.  Small enough that a flush
- * finds
- * little left (DESIGN 5.8), large enough that a system call is nothing beside it. */
+ * finds little left (DESIGN 5.8), large enough that a system call is nothing beside it. */
 #define SUBMIT_BYTES (1u << 20)
 
 uint32_t core_atomic_max(const struct core *c)
@@ -80,8 +79,8 @@ static bool prewrite_collides(const struct core *c, uint64_t need)
 }
 
 /* The head stays below this.  Staging has room for twice unsubmitted_max: as much is not
- * submitted at
- * most, and as much before what is newest is left alone for those who read it (staging.h). */
+ * submitted at most, and as much before what is newest is left alone for those who read it
+ * (staging.h). */
 static uint64_t staging_limit(const struct core *c)
 {
     const struct read_pin *pin = TAILQ_FIRST(&c->pins);

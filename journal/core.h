@@ -39,8 +39,7 @@ struct core_image;
 /* ---- life cycle ---- */
 
 /* A core for the journal that sb describes (copied, its image table too).  It is *inert*: it
- * can be
- * fed by recovery, then reads work, but it admits nothing before core_activate.
+ * can be fed by recovery, then reads work, but it admits nothing before core_activate.
  * map_bytes_max bounds the map's memory.  0 or -ENOMEM. */
 int core_create(struct core **out, const struct superblock *sb, size_t map_bytes_max);
 void core_destroy(struct core *c); /* no append, commit, read or step may be outstanding */
@@ -51,22 +50,20 @@ uint64_t core_seed(const struct core *c);
 struct core_image *core_image_find(struct core *c, uint32_t id);
 
 /* Adds an image (entry->id is chosen here) or, if its uuid is in the table, replaces what the
- * table
- * says about it.  Takes effect on disk with the next superblock (core_activate's, usually).
- * NULL with *error set: -ENOSPC (table full), -ENOMEM. */
+ * table says about it.  Takes effect on disk with the next superblock (core_activate's,
+ * usually). NULL with *error set: -ENOSPC (table full), -ENOMEM. */
 struct core_image *core_image_add(struct core *c, const struct image_entry *entry, int *error);
 
 /* Drops an image and every version of it from the map and the table (nbdjournal forget).  Its
- * records in
- * the ring are skipped by recovery from then on, because the table no longer knows the id. */
+ * records in the ring are skipped by recovery from then on, because the table no longer knows
+ * the id. */
 void core_image_drop(struct core *c, struct core_image *image);
 const struct image_entry *core_image_entry(const struct core_image *image);
 
 /* ---- superblock writes ---- */
 
 /* What to write: `bytes` (bytes_count long, owned by the plan) at file offset `offset`, then
- * one barrier of the
- * journal.  At most one is under way (the core refuses a second: -EBUSY). */
+ * one barrier of the journal.  At most one is under way (the core refuses a second: -EBUSY). */
 struct super_plan {
     uint64_t offset;
     uint8_t *bytes;
@@ -77,10 +74,9 @@ struct super_plan {
 };
 
 /* First writable open after a start.  Before it the driver must have made everything that
- * recovery saw
- * durable (one barrier of the journal that succeeded: P0's "answered is not durable").  Plans
- * the superblock with the new epoch; when it is
- * durable core_super_end lets core_epoch_begin go on.  0, -EBUSY, -ENOMEM, -EIO (aborted). */
+ * recovery saw durable (one barrier of the journal that succeeded: P0's "answered is not
+ * durable").  Plans the superblock with the new epoch; when it is durable core_super_end lets
+ * core_epoch_begin go on.  0, -EBUSY, -ENOMEM, -EIO (aborted). */
 int core_activate(struct core *c, uint64_t now_us, struct super_plan *plan);
 
 /* Same, for a superblock without any other reason (image table changed). */
@@ -115,11 +111,10 @@ struct append {
     uint8_t pad_header[FORMAT_RECORD_BYTES];
 };
 
-/* Admits a change of an image: gives it lsn and place, in this order, for ever (P2).
- * kind WRITE, TRIM or ZERO; [offset, offset+length) inside the image (checked by the caller),
- * length >= 1;
- * for WRITE length <= core_atomic_max and payload_sum = format_sum of the bytes (computed
- * before, without the lock).
+/* Admits a change of an image: gives it lsn and place, in this order, for ever (P2). kind
+ * WRITE, TRIM or ZERO; [offset, offset+length) inside the image (checked by the caller),
+ * length >= 1; for WRITE length <= core_atomic_max and payload_sum = format_sum of the bytes
+ * (computed before, without the lock).
  *   0          admitted: copy, then core_append_copied
  *   -EAGAIN    no space now: wait until core_space_generation changes, or the journal aborts,
  *              then try again.
@@ -139,8 +134,7 @@ int core_append_admit(struct core *c, struct append *a, struct core_image *image
 int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us);
 
 /* Header(s) and payload were written (error 0), or not (-errno: the journal aborts, every
- * append fails).
- * Publishes this record and others behind it as far as they are complete. */
+ * append fails). Publishes this record and others behind it as far as they are complete. */
 void core_append_copied(struct core *c, struct append *a, int error);
 
 uint32_t core_atomic_max(const struct core *c);
@@ -156,17 +150,14 @@ bool core_submit_begin(struct core *c, uint64_t *from, uint64_t *to);
 void core_submit_end(struct core *c, int error); /* -errno: the journal aborts */
 
 /* Staging (staging.h) of `bytes` in all, of which half may be not submitted, under this boot
- * id: goes
- * into core_activate's superblock, until a clean stop.  bytes 0: none, no bound.  Before
- * core_activate.
- * core_atomic_max is at most an eighth of it. */
+ * id: goes into core_activate's superblock, until a clean stop.  bytes 0: none, no bound.
+ * Before core_activate. core_atomic_max is at most an eighth of it. */
 void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES]);
 
 /* ---- commit ---- */
 
 /* The lsn that a FLUSH of this image received now must make durable (P1): 0 if the image has
- * nothing
- * newer than the durable mark: answer at once. */
+ * nothing newer than the durable mark: answer at once. */
 uint64_t core_flush_target(const struct core *c, const struct core_image *image);
 uint64_t core_commit_all_target(const struct core *c); /* the same for all images */
 
@@ -214,9 +205,8 @@ struct read_segment {
     uint64_t position; /* READ_JOURNAL: virtual position */
 };
 
-/* Journal bytes that somebody reads: neither their place in the ring nor their slot in
- * staging is
- * reused.  So who holds one may wait for nothing but the disk. */
+/* Journal bytes that somebody reads: neither their place in the ring nor their slot in staging
+ * is reused.  So who holds one may wait for nothing but the disk. */
 struct read_pin {
     TAILQ_ENTRY(read_pin) link;
     uint64_t number;             /* grows with age: the oldest is the smallest */
@@ -275,16 +265,15 @@ bool core_checkpoint_wanted(const struct core *c);
 bool core_checkpoint_possible(const struct core *c);
 
 /* Begins a checkpoint (only one at a time).  `clean`: a stop; nothing is admitted any more,
- * and if the
- * ring is empty at the end the superblock says CLEAN.  0, -EBUSY, -EIO. */
+ * and if the ring is empty at the end the superblock says CLEAN.  0, -EBUSY, -EIO. */
 int core_checkpoint_begin(struct core *c, bool clean);
 
 /* The next step of the running checkpoint.  now_us as in core_activate. */
 int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t now_us);
 
 /* Result of a step, 0 or -errno.  An error ends the checkpoint: the next one starts anew and
- * writes everything
- * again that was not flushed (P4); an error of STEP_SUPER or STEP_COMMIT aborts the journal. */
+ * writes everything again that was not flushed (P4); an error of STEP_SUPER or STEP_COMMIT
+ * aborts the journal. */
 void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int error);
 
 bool core_checkpoint_readers_gone(const struct core *c);
@@ -292,9 +281,8 @@ bool core_checkpoint_readers_gone(const struct core *c);
 /* ---- prewrite: the ring's first lap (DESIGN 5.4) ---- */
 
 /* A piece [*from, *from + *count) of the ring that nobody has used yet: write zeroes there,
- * then
- * core_prewrite_end.  False: all is written, or inactive.  Admission stays out of the piece
- * meanwhile (-EAGAIN). */
+ * then core_prewrite_end.  False: all is written, or inactive.  Admission stays out of the
+ * piece meanwhile (-EAGAIN). */
 bool core_prewrite_begin(struct core *c, uint64_t bytes_max, uint64_t *from, uint64_t *count);
 void core_prewrite_end(struct core *c, int error);
 
@@ -323,27 +311,24 @@ struct recovery_result {
 struct recovery;
 
 /* Called for each valid record in order, after its payload was verified.  For tools; may be
- * NULL.
- * A return < 0 ends the recovery with it. */
+ * NULL. A return < 0 ends the recovery with it. */
 typedef int recovery_visit(void *opaque, const struct record *record);
 
 /* Scans the ring of an inert core and rebuilds its map.  Stop at `to_lsn` (inclusive;
- * UINT64_MAX: all).
- * 0, -ENOMEM. */
+ * UINT64_MAX: all). 0, -ENOMEM. */
 int recovery_create(struct recovery **out, struct core *c, uint64_t to_lsn,
                     recovery_visit *visit, void *opaque);
 
 /* Bytes wanted next: *count bytes (a multiple of the sector, at most bytes_max, which is at
- * least 64 KiB) at virtual *position.
- * False: recovery is complete. */
+ * least 64 KiB) at virtual *position. False: recovery is complete. */
 bool recovery_next(struct recovery *r, size_t bytes_max, uint64_t *position, size_t *count);
 
 /* The bytes that were asked for.  0, -ENOMEM (map), or what visit returned. */
 int recovery_feed(struct recovery *r, const uint8_t *bytes, size_t count);
 
 /* Ends it; the core keeps the map, head and durable mark (unless DAMAGED: then the core must
- * be destroyed).  Everything up to the cut counts as published,
- * and as durable: the driver owes the barrier before core_activate. */
+ * be destroyed).  Everything up to the cut counts as published, and as durable: the driver
+ * owes the barrier before core_activate. */
 void recovery_finish(struct recovery *r, struct recovery_result *result);
 
 /* ---- numbers, for people ---- */

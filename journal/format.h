@@ -5,26 +5,24 @@
  *   +--------------+--------------+------------------------------------------+
  *   0         super_bytes    2*super_bytes = ring_start        ring_start+ring_bytes
  *
- * Everything is little-endian.  Checksums are XXH3-64 (xxHash 0.8), seeded with
- * the first eight bytes of the journal's random UUID: a record of another
- * journal, or of an earlier life of this file, never verifies here.
+ * Everything is little-endian.  Checksums are XXH3-64 (xxHash 0.8), seeded with the first
+ * eight bytes of the journal's random UUID: a record of another journal, or of an earlier life
+ * of this file, never verifies here.
  *
- * Superblocks.  Two copies, the copy that is written is the one whose generation
- * is even or odd (slot = generation % 2), so a torn write destroys only the one
- * that nobody needs.  The valid copy with the higher generation counts.  A copy
- * is a 4096-byte header, followed by the table of images, 256 bytes each, all
- * under one checksum.  A superblock is written when a journal is created, at the
- * first writable open after a start (new epoch), at the end of a checkpoint (new
- * tail) and at a clean stop: never as part of a commit.
+ * Superblocks.  Two copies, the copy that is written is the one whose generation is even or
+ * odd (slot = generation % 2), so a torn write destroys only the one that nobody needs.  The
+ * valid copy with the higher generation counts.  A copy is a 4096-byte header, followed by the
+ * table of images, 256 bytes each, all under one checksum.  A superblock is written when a
+ * journal is created, at the first writable open after a start (new epoch), at the end of a
+ * checkpoint (new tail) and at a clean stop: never as part of a commit.
  *
- * The ring.  Positions in it are *virtual*: they only grow, the byte at virtual
- * position v is at ring_start + v % ring_bytes of the file.  Records lie back to
- * back, each on a boundary of 128 bytes (FORMAT_UNIT); none wraps around the end of the
- * ring, a pad record fills what is left there.
+ * The ring.  Positions in it are *virtual*: they only grow, the byte at virtual position v is
+ * at ring_start + v % ring_bytes of the file.  Records lie back to back, each on a boundary of
+ * 128 bytes (FORMAT_UNIT); none wraps around the end of the ring, a pad record fills what is
+ * left there.
  *
- * A record is a 128-byte header and payload_bytes of payload, and occupies
- * span_bytes of the ring, a multiple of 128 that may be larger than what is
- * written (a gap).  Kinds:
+ * A record is a 128-byte header and payload_bytes of payload, and occupies span_bytes of the
+ * ring, a multiple of 128 that may be larger than what is written (a gap).  Kinds:
  *
  *   WRITE  payload belongs at [offset, offset+length) of the image
  *   TRIM   [offset, offset+length) reads as zeroes; a hole if possible
@@ -35,23 +33,22 @@
  *   EPOCH  the first record after a start: says where recovery cut
  *   REVOKE reserved: records up to `length` of a range are void (not written by version 1)
  *
- * What makes a record valid, on its own: magic, header checksum, a virtual
- * position that is where it was found, fields in range, payload checksum.  What
- * makes it *the next one* after record p, which ended at virtual position e:
+ * What makes a record valid, on its own: magic, header checksum, a virtual position that is
+ * where it was found, fields in range, payload checksum.  What makes it *the next one* after
+ * record p, which ended at virtual position e:
  *   - found at e, same epoch as p, lsn = p.lsn + 1, chain = p's header checksum; or
  *   - an EPOCH record found at e rounded up to a sector, with a later epoch,
  *     cut_lsn = p.lsn, chain = p's header checksum, and a larger lsn.
- * The superblock's tail gives (position, lsn, chain, epoch) of an imaginary
- * record p that ends at the tail.  Recovery goes from there until no next record proves itself.
+ * The superblock's tail gives (position, lsn, chain, epoch) of an imaginary record p that ends
+ * at the tail.  Recovery goes from there until no next record proves itself.
  *
- * Why one barrier per commit is enough: header and payload prove each other and
- * the chain proves everything before it, so all can go out together in any order.
- * Why `durable_lsn` is in each header: a valid record that says "lsn 90 was
- * durable when I was written" turns a broken record 90 from a torn tail, which
- * is cut, into damage, which is reported (DESIGN 5.5).
- * Why the lsn jumps at an EPOCH record: records behind the cut may have used
- * lsns that recovery could not see.  They all lay between tail and tail +
- * ring_bytes, so cut_lsn + 1 + ring_bytes/128 is beyond all of them.
+ * Why one barrier per commit is enough: header and payload prove each other and the chain
+ * proves everything before it, so all can go out together in any order. Why `durable_lsn` is
+ * in each header: a valid record that says "lsn 90 was durable when I was written" turns a
+ * broken record 90 from a torn tail, which is cut, into damage, which is reported (DESIGN
+ * 5.5). Why the lsn jumps at an EPOCH record: records behind the cut may have used lsns that
+ * recovery could not see.  They all lay between tail and tail + ring_bytes, so cut_lsn + 1 +
+ * ring_bytes/128 is beyond all of them.
  */
 #ifndef JOURNAL_FORMAT_H
 #define JOURNAL_FORMAT_H
@@ -186,8 +183,8 @@ uint64_t format_sum(uint64_t seed, const void *bytes, size_t count);
 
 /* Largest payload of one record in a ring of ring_bytes: an eighth of the ring in whole
  * 4 KiB, at most FORMAT_RECORD_MAX.  A request up to this size is atomic (P3).
- * An eighth: several writers and a checkpoint are under way at once, and what
- * the end of the ring wastes stays below an eighth. */
+ * An eighth: several writers and a checkpoint are under way at once, and what the end of the
+ * ring wastes stays below an eighth. */
 uint32_t format_atomic_max(uint64_t ring_bytes);
 
 /* Ring space of a record with this payload, without gap. */
@@ -196,8 +193,8 @@ uint64_t format_span(uint64_t payload_bytes);
 /* Writes FORMAT_RECORD_BYTES to `out` and sets r->header_sum. */
 void format_record_encode(uint64_t seed, struct record *r, uint8_t out[FORMAT_RECORD_BYTES]);
 
-/* Reads a header that was found at virtual position `position`.  Checks
- * everything but the payload.  On any verdict but FORMAT_OK *r is undefined. */
+/* Reads a header that was found at virtual position `position`.  Checks everything but the
+ * payload.  On any verdict but FORMAT_OK *r is undefined. */
 enum format_verdict format_record_decode(uint64_t seed, const uint8_t in[FORMAT_RECORD_BYTES],
                                          uint64_t position, uint64_t ring_bytes,
                                          struct record *r);
@@ -210,11 +207,10 @@ void format_super_init(struct superblock *sb, const uint8_t uuid[FORMAT_UUID_BYT
 /* Encodes sb into out (super_bytes long, all of it is set). */
 void format_super_encode(const struct superblock *sb, uint8_t *out);
 
-/* Decodes one copy from in (in_bytes long, at least FORMAT_HEADER_BYTES).  On
- * FORMAT_OK sb->images is malloc'ed (or NULL) and the caller's: format_super_free.
- * A header whose super_bytes is larger than in_bytes is FORMAT_BAD_FIELD unless
- * need_bytes is not NULL: then *need_bytes says how much to read and the verdict is
- * FORMAT_BAD_SUM. */
+/* Decodes one copy from in (in_bytes long, at least FORMAT_HEADER_BYTES).  On FORMAT_OK
+ * sb->images is malloc'ed (or NULL) and the caller's: format_super_free. A header whose
+ * super_bytes is larger than in_bytes is FORMAT_BAD_FIELD unless need_bytes is not NULL: then
+ * *need_bytes says how much to read and the verdict is FORMAT_BAD_SUM. */
 enum format_verdict format_super_decode(const uint8_t *in, size_t in_bytes, size_t *need_bytes,
                                         struct superblock *sb);
 void format_super_free(struct superblock *sb);

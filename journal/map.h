@@ -60,8 +60,8 @@ struct map {
 
 void map_init(struct map *map, struct map_pool *pool);
 
-/* Makes [offset, offset+length) this version, using up one promise of map_reserve.
- * length > 0, no overflow.  Cuts or drops what was there. */
+/* Makes [offset, offset+length) this version, using up one promise of map_reserve. length > 0,
+ * no overflow.  Cuts or drops what was there. */
 void map_insert(struct map *map, uint64_t offset, uint64_t length, uint64_t lsn,
                 uint64_t position);
 
@@ -70,8 +70,8 @@ struct version *map_find(struct map *map, uint64_t offset);
 struct version *map_next(struct version *v);
 
 /* Removes versions with lsn <= `lsn` among at most `max` versions looked at, from the first
- * one that ends after *cursor.
- * Returns true when the end of the map was reached; else *cursor is where to go on. */
+ * one that ends after *cursor. Returns true when the end of the map was reached; else *cursor
+ * is where to go on. */
 bool map_retire(struct map *map, uint64_t lsn, uint64_t *cursor, size_t max);
 
 bool map_empty(const struct map *map);

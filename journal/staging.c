@@ -162,8 +162,7 @@ static int staging_read(struct storage *s, void *buf, size_t count, uint64_t off
 }
 
 /* Reading past the page cache wants aligned pieces; an overlay's edges are whole sectors,
- * which may be smaller.  So the
- * file is read whole, and what is staged is laid over it. */
+ * which may be smaller.  So the file is read whole, and what is staged is laid over it. */
 static int staging_read_cold(struct storage *s, void *buf, size_t count, uint64_t offset)
 {
     struct staging *g = staging_of(s);
@@ -526,8 +525,7 @@ int staging_begin(struct storage **journal, const struct superblock *sb, uint32_
 }
 
 /* Past the page cache where there is staging: a dirty page would be in the way of the direct
- * write
- * that follows. */
+ * write that follows. */
 int staging_prewrite(struct storage *journal, uint64_t offset, uint64_t count)
 {
     const size_t piece = 1u << 20;
