@@ -44,6 +44,7 @@ struct recovery {
     struct ring_mark last; /* the last good record; position is its end */
     struct record record;  /* PAYLOAD: header of the one being read */
     uint64_t payload_left;
+    bool looked_behind; /* for an EPOCH record on the sector behind the last good one */
     XXH3_state_t *sum;
 
     const uint8_t *window; /* bytes at hand, during recovery_feed */
@@ -109,10 +110,9 @@ static bool in_window(const struct recovery *r)
     return r->at >= r->window_at && r->at < r->window_end;
 }
 
-static void break_at(struct recovery *r, uint64_t position, bool torn)
+static void break_at(struct recovery *r, uint64_t position)
 {
     r->result.lost_position = position;
-    r->result.torn = torn;
     r->at = position;
     r->state = RECOVERY_SEARCH;
 }
@@ -122,6 +122,22 @@ static void go_to(struct recovery *r, uint64_t at, enum recovery_state state)
 {
     r->at = at;
     r->state = at < r->limit ? state : RECOVERY_COMPLETE;
+}
+
+/* What is behind the last good record is not the next one.  An earlier recovery may have cut
+ * there, whatever it found (a record whose payload was torn keeps its header): then an EPOCH
+ * record is on the next sector. */
+static void no_next(struct recovery *r, bool torn)
+{
+    uint64_t sector = round_up(r->last.position, r->core->sb.sector_bytes);
+
+    r->result.torn |= torn;
+    if (!r->looked_behind && sector != r->last.position && sector < r->limit) {
+        r->looked_behind = true;
+        go_to(r, sector, RECOVERY_AFTER);
+    } else {
+        break_at(r, r->last.position);
+    }
 }
 
 /* The record is wholly valid and the next one in the chain. */
@@ -136,6 +152,8 @@ static int accept(struct recovery *r)
                                  .lsn = record->lsn,
                                  .chain = record->header_sum,
                                  .epoch = record->epoch};
+    r->looked_behind = false;
+    r->result.torn = false;
     go_to(r, r->last.position, RECOVERY_HEADER);
     if (r->visit != NULL)
         e = r->visit(r->opaque, record);
@@ -181,7 +199,7 @@ static int parse_payload(struct recovery *r)
     if (r->payload_left > 0)
         return 0;
     if (r->record.payload_bytes > 0 && XXH3_64bits_digest(r->sum) != r->record.payload_sum) {
-        break_at(r, r->record.position, true);
+        no_next(r, true);
         return 0;
     }
     return accept(r);
@@ -195,7 +213,7 @@ static int begin_record(struct recovery *r)
         return 0;
     }
     if (r->record.position + r->record.span_bytes > r->limit) {
-        break_at(r, r->record.position, true);
+        no_next(r, true);
         return 0;
     }
     r->state = RECOVERY_PAYLOAD;
@@ -220,14 +238,9 @@ static bool is_next(const struct recovery *r)
 
 static int parse_header(struct recovery *r)
 {
-    uint64_t sector = round_up(r->at, r->core->sb.sector_bytes);
-
     if (header_here(r, &r->record) && is_next(r))
         return begin_record(r);
-    if (r->state == RECOVERY_HEADER && sector != r->at && sector < r->limit)
-        go_to(r, sector, RECOVERY_AFTER);
-    else
-        break_at(r, r->last.position, false);
+    no_next(r, false);
     return 0;
 }
 
