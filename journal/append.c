@@ -172,7 +172,8 @@ int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us)
     a->record = (struct record){
         .kind = RECORD_EPOCH,
         /* Beyond every lsn that a record behind the cut may have used (format.h). */
-        .lsn = c->last_lsn + 1 + c->sb.ring_bytes / FORMAT_UNIT,
+        .lsn = c->last_lsn +
+               (uint64_t)(c->epoch - c->durable.epoch) * (1 + c->sb.ring_bytes / FORMAT_UNIT),
         .cut_lsn = c->last_lsn,
         .time_us = now_us,
     };

@@ -47,8 +47,9 @@
  * in each header: a valid record that says "lsn 90 was durable when I was written" turns a
  * broken record 90 from a torn tail, which is cut, into damage, which is reported (DESIGN
  * 5.5). Why the lsn jumps at an EPOCH record: records behind the cut may have used lsns that
- * recovery could not see.  They all lay between tail and tail + ring_bytes, so cut_lsn + 1 +
- * ring_bytes/128 is beyond all of them.
+ * recovery could not see, those of this epoch and of others that were lost altogether.  In each
+ * epoch they all lay in one ring, at most ring_bytes/128 of them; so an EPOCH record takes
+ * cut_lsn + (its epoch - the cut's epoch) * (1 + ring_bytes/128), which is beyond all of them.
  */
 #ifndef JOURNAL_FORMAT_H
 #define JOURNAL_FORMAT_H
