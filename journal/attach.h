@@ -63,8 +63,8 @@ struct journal_file {
 int journal_open(struct journal_file *jf, const char *path, enum attach_mode mode);
 void journal_close(struct journal_file *jf);
 
-/* The identity of an opened image, as the system tells it now (uuid from its mark if it has one,
- * else zero; id, flags 0).  Reported. */
+/* The identity of an opened image, as the system tells it now (uuid from its mark if it has
+ * one, else zero; id, flags 0).  Reported. */
 int image_identify(struct storage *image, struct image_entry *out);
 
 /* What an image says about its journal. */
@@ -90,8 +90,8 @@ int image_mark_write(struct storage *image, const struct image_mark *mark, bool 
 int image_mark_remove(struct storage *image);
 
 enum image_match {
-    /* the table does not know it and nobody else claims it: may be added (if its mark named this
-     * journal, with the mark's uuid) */
+    /* the table does not know it and nobody else claims it: may be added (if its mark named
+     * this journal, with the mark's uuid) */
     MATCH_NEW,
     MATCH_KNOWN, /* the table knows it and everything agrees */
     /* something differs (size, inode...) but the journal holds nothing for it: the entry may be
@@ -99,8 +99,8 @@ enum image_match {
     MATCH_CLEAN,
     MATCH_REFUSED, /* reported: foreign mark, dirty and different, ... with the way out */
 };
-/* Compares.  `clean`: the journal holds no records (state CLEAN).  On KNOWN and CLEAN, *known is
- * the entry of the table (inside jf->sb), else NULL. */
+/* Compares.  `clean`: the journal holds no records (state CLEAN).  On KNOWN and CLEAN, *known
+ * is the entry of the table (inside jf->sb), else NULL. */
 enum image_match image_compare(const struct journal_file *jf, bool clean, struct storage *image,
                                const struct image_mark *mark, const struct image_entry *now,
                                const struct image_entry **known);
@@ -114,7 +114,8 @@ int journal_recover(const struct journal_file *jf, struct core *core, uint64_t t
                     void (*progress)(void *opaque, uint64_t done, uint64_t total),
                     struct recovery_result *result);
 
-/* Reports a RECOVERY_DAMAGED result in words: place (byte of the file), lsn, witness, way out. */
+/* Reports a RECOVERY_DAMAGED result in words: place (byte of the file), lsn, witness, way
+ * out. */
 void journal_report_damage(const struct journal_file *jf, const struct recovery_result *result);
 
 #endif

@@ -35,8 +35,8 @@ struct storage_ops {
      * shorter). */
     int (*read_cold)(struct storage *s, void *buf, size_t count, uint64_t offset);
     int (*write)(struct storage *s, const struct iovec *iov, int iov_count, uint64_t offset);
-    /* Makes the range read as zeroes, at byte precision.  may_punch: a hole is welcome; else the
-     * range stays allocated.  Falls back to writing zeroes where the file system or device
+    /* Makes the range read as zeroes, at byte precision.  may_punch: a hole is welcome; else
+     * the range stays allocated.  Falls back to writing zeroes where the file system or device
      * cannot (said once). */
     int (*zero)(struct storage *s, uint64_t offset, uint64_t count, bool may_punch);
     int (*barrier)(struct storage *s); /* fdatasync */
