@@ -39,7 +39,7 @@ struct staging {
     struct staging_page *page;
     uint8_t *slots; /* right behind the page */
     size_t mapped;
-    uint64_t start;           /* of this epoch: what is before it is on disk */
+    uint64_t start; /* of this epoch: what is before it is on disk; attached: the tail */
     _Atomic uint64_t claimed; /* end of the newest record that is, or is being, copied */
     char path[128];
 };
@@ -88,6 +88,13 @@ static uint64_t staged_from(const struct staging *g, uint64_t claimed)
     return claimed > g->start + window ? claimed - window : g->start;
 }
 
+/* The oldest position that somebody may ask for.  The place of a newer one can be the same only
+ * a whole ring later: memory must not hide the tail when the ring is nearly full. */
+static uint64_t oldest(const struct staging *g, uint64_t from)
+{
+    return g->attached ? g->start : from;
+}
+
 /* The position at or after `base` whose byte is at `offset` of the file. */
 static uint64_t position_of(const struct staging *g, uint64_t base, uint64_t offset)
 {
@@ -120,6 +127,21 @@ static void slots_copy(struct staging *g, uint64_t position, void *buf, size_t c
     }
 }
 
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* From `position` on, so many bytes are in the same place: in memory, [from, to), or not. */
+static uint64_t run_of(const struct staging *g, uint64_t position, uint64_t from, uint64_t to)
+{
+    uint64_t end = oldest(g, from) + g->page->ring_bytes;
+
+    if (position < from)
+        return from - position;
+    return (position < to ? min(to, end) : end) - position;
+}
+
 static int read_overlaid(struct staging *g, void *buf, size_t count, uint64_t offset,
                          int (*from_file)(struct storage *, void *, size_t, uint64_t))
 {
@@ -133,12 +155,9 @@ static int read_overlaid(struct staging *g, void *buf, size_t count, uint64_t of
         int r;
 
         if (in_ring(g, offset)) {
-            position = position_of(g, from, offset);
-            staged = position < to;
-            if (staged && n > to - position)
-                n = to - position;
-            if (!staged && n > from + g->page->ring_bytes - position)
-                n = from + g->page->ring_bytes - position;
+            position = position_of(g, oldest(g, from), offset);
+            staged = position >= from && position < to;
+            n = min(n, run_of(g, position, from, to));
         } else if (n > g->page->ring_start - offset) {
             n = g->page->ring_start - offset;
         }
@@ -179,13 +198,10 @@ static int staging_read_cold(struct storage *s, void *buf, size_t count, uint64_
                         : g->page->ring_start - (offset + done);
             continue;
         }
-        position = position_of(g, from, offset + done);
-        if (position < to) {
-            n = n < to - position ? n : to - position;
+        position = position_of(g, oldest(g, from), offset + done);
+        n = min(n, run_of(g, position, from, to));
+        if (position >= from && position < to)
             slots_copy(g, position, bytes + done, n, false);
-        } else if (n > from + g->page->ring_bytes - position) {
-            n = from + g->page->ring_bytes - position;
-        }
         done += n;
     }
     return r;
@@ -389,6 +405,7 @@ int staging_attach(struct storage **journal, const struct superblock *sb,
     if (g == NULL)
         return -ENOMEM;
     g->attached = true;
+    g->start = sb->tail.position;
     fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
         r = errno == ENOENT ? 0 : -errno;
