@@ -1,0 +1,230 @@
+/* sim: runs worlds of the simulator.  --help says how. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "report.h"
+#include "world.h"
+
+static const char usage[] =
+    "usage: sim [OPTION]...\n"
+    "Runs the core on a simulated disk, cuts the power at every event, and checks what is "
+    "left.\n"
+    "\n"
+    "  --seed N          the first seed (default 1)\n"
+    "  --seeds COUNT     so many seeds from there (default 1)\n"
+    "  --states COUNT    go on with further seeds until so many crash states were checked\n"
+    "  --samples COUNT   sampled crash states an event (default 6)\n"
+    "  --listed COUNT    an event with at most so many crash states has all of them checked\n"
+    "                    (default 40)\n"
+    "  --event N         check only at this event of the seed\n"
+    "  --state NAME      and only this state, as a failure names it\n"
+    "  --seconds N       stop after the seed that is under way then\n"
+    "  --need-all        fail if something that matters was never met (a lap, a torn "
+    "sector...)\n"
+    "  -v                tell the story\n"
+    "\n"
+    "Prints a line for what it did; exit code 0: nothing found, 1: a failure, with a line "
+    "that\n"
+    "replays it.\n";
+
+/* An assertion or a wild pointer in the core: say which world it was. */
+static void died(int signal_number)
+{
+    char line[160];
+    int length;
+
+    if (world_current != NULL) {
+        length = snprintf(line, sizeof(line),
+                          "FAIL: the program died of signal %d\n"
+                          "replay: sim --seed %" PRIu64 " --event %" PRIu64 " -v\n",
+                          signal_number, world_current->seed, world_current->event);
+        if (write(STDOUT_FILENO, line, length) < 0)
+            _exit(1);
+    }
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void __attribute__((format(printf, 2, 0)))
+print_report(enum report_level level, const char *format, va_list args)
+{
+    (void)level;
+    if (world_current == NULL || !world_current->verbose)
+        return;
+    printf("    says: ");
+    vprintf(format, args);
+    putchar('\n');
+}
+
+static uint64_t states_of(const struct world_counts *c)
+{
+    return c->states_kill + c->states_listed + c->states_sampled;
+}
+
+static void print_counts(const struct world_counts *c)
+{
+    printf("%" PRIu64 " crash states: %" PRIu64 " kills, %" PRIu64 " listed and %" PRIu64
+           " sampled power cuts (%" PRIu64 " torn inside sectors); %" PRIu64
+           " with records to replay, %" PRIu64 " drained\n",
+           states_of(c), c->states_kill, c->states_listed, c->states_sampled,
+           c->states_scribbled, c->states_replayed, c->states_drained);
+    printf("%" PRIu64 " worlds, %" PRIu64 " lives (ended by %" PRIu64 " kills, %" PRIu64
+           " power cuts, %" PRIu64 " clean stops), %" PRIu64 " events of %" PRIu64 " steps\n",
+           c->worlds, c->lives, c->kills, c->power_cuts, c->stops, c->events, c->steps);
+    printf("%" PRIu64 " changes, %" PRIu64 " split requests, %" PRIu64 " flushes, %" PRIu64
+           " FUA, %" PRIu64 " reads (%" PRIu64 " pieces from the journal), %" PRIu64
+           " commits, %" PRIu64 " checkpoints, %" PRIu64 " ring ends padded, %" PRIu64
+           " waits for space, %" PRIu64 " EPOCH records that had to wait, %" PRIu64
+           " submissions, %" PRIu64 " faults, %" PRIu64 " aborts\n",
+           c->changes, c->splits, c->flushes, c->fuas, c->reads, c->journal_reads, c->commits,
+           c->checkpoints, c->pads, c->space_waits, c->epoch_checkpoints, c->submits, c->faults,
+           c->aborts);
+}
+
+/* A run that never met a situation says nothing about it. */
+static bool met_all(const struct world_counts *c)
+{
+    const struct {
+        const char *name;
+        uint64_t count;
+    } needed[] = {
+        {"kills", c->kills},
+        {"power cuts", c->power_cuts},
+        {"clean stops", c->stops},
+        {"listed states", c->states_listed},
+        {"torn sectors", c->states_scribbled},
+        {"drained states", c->states_drained},
+        {"replayed states", c->states_replayed},
+        {"split requests", c->splits},
+        {"flushes", c->flushes},
+        {"FUA", c->fuas},
+        {"reads of the journal", c->journal_reads},
+        {"checkpoints", c->checkpoints},
+        {"ends of the ring", c->pads},
+        {"waits for space", c->space_waits},
+        {"EPOCH records without room", c->epoch_checkpoints},
+        {"submissions", c->submits},
+        {"faults", c->faults},
+        {"aborts", c->aborts},
+    };
+    bool all = true;
+
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        if (needed[i].count == 0) {
+            printf("FAIL: this run never met: %s\n", needed[i].name);
+            all = false;
+        }
+    }
+    return all;
+}
+
+struct run {
+    uint64_t seed, seeds, states, seconds;
+    bool need_all;
+    struct world_options options;
+};
+
+static uint64_t number_of(const char *text)
+{
+    char *end;
+    unsigned long long number;
+
+    errno = 0;
+    number = strtoull(text, &end, 10);
+    if (errno != 0 || *end != 0 || text[0] < '0' || text[0] > '9') {
+        fprintf(stderr, "sim: '%s' is not a number\n", text);
+        exit(2);
+    }
+    return number;
+}
+
+static void parse(struct run *run, int argc, char *argv[])
+{
+    static const struct option longs[] = {
+        {"seed", required_argument, NULL, 's'},
+        {"seeds", required_argument, NULL, 'n'},
+        {"states", required_argument, NULL, 't'},
+        {"samples", required_argument, NULL, 'p'},
+        {"listed", required_argument, NULL, 'l'},
+        {"event", required_argument, NULL, 'e'},
+        {"state", required_argument, NULL, 'c'},
+        {"seconds", required_argument, NULL, 'd'},
+        {"need-all", no_argument, NULL, 'a'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "vh", longs, NULL)) != -1) {
+        switch (option) {
+        case 's':
+            run->seed = number_of(optarg);
+            break;
+        case 'n':
+            run->seeds = number_of(optarg);
+            break;
+        case 't':
+            run->states = number_of(optarg);
+            break;
+        case 'p':
+            run->options.samples = number_of(optarg);
+            break;
+        case 'l':
+            run->options.listed_max = number_of(optarg);
+            break;
+        case 'e':
+            run->options.only_event = true;
+            run->options.event = number_of(optarg);
+            break;
+        case 'c':
+            run->options.state = optarg;
+            break;
+        case 'd':
+            run->seconds = number_of(optarg);
+            break;
+        case 'a':
+            run->need_all = true;
+            break;
+        case 'v':
+            run->options.verbose = true;
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            exit(0);
+        default:
+            fputs(usage, stderr);
+            exit(2);
+        }
+    }
+}
+
+int main(int argc, char *argv[])
+{
+    struct run run = {.seed = 1, .seeds = 1, .options = {.samples = 6, .listed_max = 40}};
+    static struct world_counts counts;
+    time_t end;
+    bool ok = true;
+
+    parse(&run, argc, argv);
+    report_set_sink(print_report);
+    signal(SIGABRT, died);
+    signal(SIGSEGV, died);
+    end = time(NULL) + (time_t)run.seconds;
+    for (uint64_t n = 0; ok && (n < run.seeds || states_of(&counts) < run.states); n++) {
+        if (run.seconds != 0 && time(NULL) >= end)
+            break;
+        ok = world_run(run.seed + n, &run.options, &counts);
+    }
+    print_counts(&counts);
+    if (ok && run.need_all)
+        ok = met_all(&counts);
+    return ok ? 0 : 1;
+}

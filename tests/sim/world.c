@@ -1,0 +1,522 @@
+/* world: what a seed chooses, the lives, the order of steps.  See world.h. */
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "world.h"
+
+/* A life that takes that many steps without ending is one that waits for itself (P8). */
+#define LIFE_STEPS_MAX 200000
+
+const struct world *world_current;
+
+void story(const struct world *w, const char *format, ...)
+{
+    va_list args;
+
+    if (!w->verbose)
+        return;
+    printf("%llu.%u ", (unsigned long long)w->event, w->life);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+void world_fail(struct world *w, const char *promise, const char *state, const char *format,
+                ...)
+{
+    va_list args;
+
+    if (w->failed)
+        return;
+    w->failed = true;
+    fflush(stdout);
+    printf("FAIL %s: ", promise);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf(" (life %u, event %llu)\n", w->life, (unsigned long long)w->event);
+    printf("replay: sim --seed %llu --event %llu%s%s -v\n", (unsigned long long)w->seed,
+           (unsigned long long)w->event, state != NULL ? " --state " : "",
+           state != NULL ? state : "");
+    fflush(stdout);
+}
+
+unsigned world_image_number(const struct world *w, const struct core_image *image)
+{
+    for (unsigned i = 0; i < w->setup.image_count; i++) {
+        if (w->core_images[i] == image)
+            return i;
+    }
+    assert(!"an image of this world");
+    return 0;
+}
+
+/* ---- what the seed chooses ---- */
+
+static size_t choose_image_size(struct rng *rng)
+{
+    static const size_t odd[] = {1, 511, 512, 513, 4095, 4096, 4097, 10000};
+    static const size_t usual[] = {4096, 8192, 12288, 16384, 24576, 32768};
+
+    if (rng_chance(rng, 30))
+        return odd[rng_below(rng, sizeof(odd) / sizeof(odd[0]))];
+    return usual[rng_below(rng, sizeof(usual) / sizeof(usual[0]))];
+}
+
+static uint64_t choose_ring(struct rng *rng, uint32_t sector)
+{
+    uint64_t bytes = sector == 512 ? 32768 : 65536;
+
+    if (rng_chance(rng, 25))
+        bytes *= 2;
+    if (rng_chance(rng, 30)) /* a ring need not be a round number */
+        bytes += sector * rng_range(rng, 1, 7);
+    return bytes;
+}
+
+static void choose_load(struct world_setup *setup, struct rng *rng)
+{
+    static const unsigned weights[][5] = {
+        /* write, trim, zero, flush, read */
+        {50, 10, 10, 15, 15}, {70, 2, 2, 20, 6},  {30, 20, 20, 10, 20},
+        {85, 3, 2, 2, 8},     {40, 5, 5, 40, 10}, {40, 10, 5, 5, 40},
+    };
+
+    memcpy(setup->weight, weights[rng_below(rng, 6)], sizeof(setup->weight));
+    setup->size_profile = rng_below(rng, 4);
+    setup->hot_percent = rng_chance(rng, 50) ? 80 : 10;
+    setup->fua_percent = rng_chance(rng, 50) ? 0 : rng_range(rng, 5, 60);
+    setup->commit_percent = rng_chance(rng, 50) ? 1 : 10;
+    setup->drain_percent = rng_chance(rng, 50) ? 1 : 10;
+    setup->eager_percent = rng_chance(rng, 50) ? 100 : 3;
+}
+
+static void choose_setup(struct world_setup *setup, struct rng *rng)
+{
+    bool small = rng_chance(rng, 30);
+
+    setup->sector_bytes = rng_chance(rng, 60) ? 512 : 4096;
+    setup->ring_bytes = choose_ring(rng, setup->sector_bytes);
+    /* Half of the ring, and room for the core to submit whole sectors. */
+    if (rng_chance(rng, 25))
+        setup->staging_bytes = setup->sector_bytes == 512 ? 16384 : 32768;
+    setup->image_count = rng_chance(rng, 60) ? 1 : rng_range(rng, 2, MODEL_IMAGES);
+    for (unsigned i = 0; i < setup->image_count; i++)
+        setup->image_size[i] = choose_image_size(rng);
+    setup->client_count = small ? rng_range(rng, 1, 2) : rng_range(rng, 1, WORLD_CLIENTS);
+    setup->restless = rng_chance(rng, 30);
+    setup->lives = setup->restless ? rng_range(rng, 6, 16) : rng_range(rng, 3, 8);
+    setup->life_steps = small ? 60 : rng_range(rng, 50, 600);
+    choose_load(setup, rng);
+    if (small)
+        setup->size_profile = 0;
+    setup->fault = FAULT_NONE;
+    if (rng_chance(rng, 25))
+        setup->fault = rng_range(rng, FAULT_JOURNAL_BARRIER, FAULT_IMAGE_WRITE);
+}
+
+/* A journal as it is after a clean stop, somewhere in its life; images with something in them. */
+static void make_disks(struct world *w)
+{
+    static const char *const names[] = {"image 0", "image 1", "image 2"};
+    struct world_setup *setup = &w->setup;
+    struct superblock sb = {
+        .sector_bytes = setup->sector_bytes,
+        .super_bytes = w->super_bytes,
+        .ring_start = w->ring_start,
+        .ring_bytes = setup->ring_bytes,
+        .generation = rng_range(&w->rng, 1, 9),
+        .state = SUPER_STATE_CLEAN,
+        .next_image_id = 1,
+    };
+    uint8_t *bytes = memory_get(w->super_bytes);
+
+    if (rng_chance(&w->rng, 50)) { /* not its first lap */
+        sb.epoch = rng_range(&w->rng, 1, 1000000);
+        sb.tail.epoch = sb.epoch;
+        sb.tail.position =
+            setup->ring_bytes *
+                rng_range(&w->rng, 1, UINT64_C(1) << rng_range(&w->rng, 2, 40)) +
+            setup->sector_bytes * rng_below(&w->rng, setup->ring_bytes / setup->sector_bytes);
+        sb.tail.lsn = rng_chance(&w->rng, 50) ? (UINT64_C(1) << 32) - rng_below(&w->rng, 300)
+                                              : rng_below(&w->rng, UINT64_C(1) << 50);
+        sb.tail.chain = rng_next(&w->rng);
+        sb.ring_written = setup->ring_bytes;
+        w->lsn_max = sb.tail.lsn;
+    } else if (rng_chance(&w->rng, 50)) {
+        sb.ring_written = setup->sector_bytes * rng_range(&w->rng, 1, 8);
+    }
+    for (unsigned i = 0; i < FORMAT_UUID_BYTES; i++)
+        sb.uuid[i] = rng_next(&w->rng);
+    w->sum_seed = format_seed(sb.uuid);
+    format_super_encode(&sb, bytes);
+    disk_init(&w->journal, "journal", w->ring_start + setup->ring_bytes);
+    disk_fill(&w->journal, sb.generation % 2 * w->super_bytes, bytes, w->super_bytes);
+    free(bytes);
+
+    model_init(&w->model, setup->image_count, setup->image_size);
+    for (unsigned i = 0; i < setup->image_count; i++) {
+        struct image_entry *entry = &w->entries[i];
+
+        disk_init(&w->images[i], names[i], setup->image_size[i]);
+        disk_fill(&w->images[i], 0, w->model.base + w->model.image_at[i], setup->image_size[i]);
+        *entry =
+            (struct image_entry){.id = i + 1, .kind = IMAGE_FILE, .size = setup->image_size[i]};
+        entry->uuid[0] = i + 1;
+    }
+}
+
+/* ---- lives ---- */
+
+static void life_reset(struct world *w)
+{
+    w->life_step = 0;
+    w->quiet = false;
+    w->stopped_clean = false;
+    w->journal_barrier = NULL;
+    w->commits_ended = 0;
+    w->schedule = rng_below(&w->rng, 3);
+    w->activator.state = ACTIVATOR_WAIT;
+    w->stopper = (struct stopper){.state = STOPPER_NONE};
+    w->fault_countdown = 0;
+    if (w->setup.fault != FAULT_NONE && rng_chance(&w->rng, 60))
+        w->fault_countdown = rng_range(&w->rng, 1, rng_chance(&w->rng, 50) ? 6 : 60);
+    w->fault_repeats = rng_chance(&w->rng, 30);
+    for (unsigned i = 0; i < w->setup.client_count; i++)
+        client_start(w, &w->clients[i], i);
+}
+
+/* A server starts.  What it finds has been checked by who ended the life before. */
+static bool life_start(struct world *w)
+{
+    struct recovered found;
+    const uint8_t *journal;
+    uint8_t *room;
+    int error = 0;
+    bool ok;
+
+    life_reset(w);
+    disk_drop_cache(&w->journal); /* recovery reads past the page cache (DESIGN 5.5) */
+    room = memory_get(w->journal.size);
+    journal = recover_after_kill(w, NULL, room);
+    ok = recover_open(w, NULL, journal, &found);
+    w->shm.attached = journal == room;
+    w->shm.tail = found.sb_tail.position;
+    free(room);
+    if (!ok)
+        return false;
+    if (!w->shm.attached)
+        shm_remove(&w->shm);
+    w->core = found.core;
+    for (unsigned i = 0; i < w->setup.image_count; i++) {
+        w->core_images[i] = core_image_add(w->core, &w->entries[i], &error);
+        if (w->core_images[i] == NULL ||
+            core_image_entry(w->core_images[i])->id != w->entries[i].id) {
+            world_fail(w, "plan", NULL, "core_image_add: %s", strerror(-error));
+            return false;
+        }
+    }
+    w->counts->lives++;
+    story(w, "life %u begins: %llu records, cut at lsn %llu%s", w->life,
+          (unsigned long long)found.result.records, (unsigned long long)found.result.cut.lsn,
+          found.clean ? ", clean" : "");
+    return true;
+}
+
+/* The process is dead: the core's memory is given back. */
+static void life_abandon(struct world *w)
+{
+    if (w->core == NULL)
+        return;
+    core_abort(w->core, -EIO);
+    for (unsigned i = 0; i < w->setup.client_count; i++)
+        client_abandon(w, &w->clients[i]);
+    sync_job_abandon(w, &w->committer);
+    sync_job_abandon(w, &w->stopper.sync);
+    checkpointer_abandon(w);
+    prewriter_abandon(w);
+    activator_abandon(w);
+    core_destroy(w->core);
+    w->core = NULL;
+}
+
+static void end_by_kill(struct world *w, struct check *check)
+{
+    uint32_t k;
+
+    story(w, "kill -9");
+    w->counts->kills++;
+    check_kill(check, w, &k);
+    if (w->failed)
+        return;
+    model_crash(&w->model, k, false);
+    story(w, "%u changes are there", k);
+}
+
+static void end_by_power_cut(struct world *w, struct check *check)
+{
+    uint32_t k;
+
+    story(w, "power cut");
+    w->counts->power_cuts++;
+    check_power_cut(check, w, &k);
+    if (w->failed)
+        return;
+    model_crash(&w->model, k, true);
+    story(w, "%u changes are there", k);
+    disk_power_cut(&w->journal);
+    for (unsigned i = 0; i < w->setup.image_count; i++)
+        disk_power_cut(&w->images[i]);
+    shm_remove(&w->shm);
+    w->boot++;
+}
+
+static void end_by_stop(struct world *w, struct check *check)
+{
+    w->counts->stops++;
+    shm_remove(&w->shm);
+    check_stopped(check, w);
+    if (!w->failed)
+        model_flush_answered(&w->model, w->model.count);
+}
+
+static void life_end(struct world *w, struct check *check, enum fate fate)
+{
+    struct core_stats stats;
+
+    core_stats_get(w->core, &stats);
+    w->counts->aborts += stats.aborted;
+    life_abandon(w);
+    if (fate == FATE_STOP && w->stopped_clean)
+        end_by_stop(w, check);
+    else if (fate == FATE_STOP) /* it left something: the same as a kill */
+        fate = FATE_KILL;
+    if (!w->failed && (fate == FATE_POWER || (fate == FATE_STOP && rng_chance(&w->rng, 30))))
+        end_by_power_cut(w, check);
+    else if (!w->failed && fate == FATE_KILL)
+        end_by_kill(w, check);
+    w->life++;
+}
+
+/* ---- steps ---- */
+
+/* Whoever is not a client. */
+enum {
+    ACTOR_COMMITTER,
+    ACTOR_CHECKPOINTER,
+    ACTOR_PREWRITER,
+    ACTOR_ACTIVATOR,
+    ACTOR_STOPPER,
+    ACTORS
+};
+
+static enum job_result actor_step(struct world *w, unsigned actor)
+{
+    switch (actor) {
+    case ACTOR_COMMITTER:
+        return committer_step(w);
+    case ACTOR_CHECKPOINTER:
+        return checkpointer_step(w);
+    case ACTOR_PREWRITER:
+        return prewriter_step(w);
+    case ACTOR_ACTIVATOR:
+        return activator_step(w);
+    case ACTOR_STOPPER:
+        return stopper_step(w);
+    default:
+        return client_step(w, &w->clients[actor - ACTORS]);
+    }
+}
+
+static unsigned choose_actor(struct world *w, unsigned count)
+{
+    unsigned best = 0;
+
+    switch (w->schedule) {
+    case SCHEDULE_STICKY: /* long runs of one actor */
+        return rng_chance(&w->rng, 80) ? w->last_actor % count : rng_below(&w->rng, count);
+    case SCHEDULE_PRIORITY: /* some starve for a while */
+        if (rng_chance(&w->rng, 3) || w->life_step == 0) {
+            for (unsigned i = 0; i < count; i++)
+                w->priority[i] = rng_below(&w->rng, 1000);
+        }
+        for (unsigned i = 1; i < count; i++) {
+            if (w->priority[i] > w->priority[best])
+                best = i;
+        }
+        return best;
+    case SCHEDULE_UNIFORM:
+        break;
+    }
+    return rng_below(&w->rng, count);
+}
+
+/* One step of one actor that can take one.  False: nobody can. */
+static bool step(struct world *w)
+{
+    unsigned count = ACTORS + w->setup.client_count;
+    unsigned first = choose_actor(w, count), start = rng_below(&w->rng, count);
+
+    w->touched = false;
+    w->event++;
+    if (actor_step(w, first) != JOB_WAITS) {
+        w->last_actor = first;
+        return true;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        unsigned actor = (start + i) % count;
+
+        if (actor != first && actor_step(w, actor) != JOB_WAITS) {
+            w->last_actor = actor;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nobody took a step: that some actors had no wish to is chance, so they are asked again. */
+#define IDLE_ROUNDS 2000
+
+static bool step_or_wait(struct world *w)
+{
+    for (unsigned round = 0; round < IDLE_ROUNDS && !w->failed; round++) {
+        if (step(w))
+            return true;
+    }
+    return false;
+}
+
+static void after_step(struct world *w, struct check *check)
+{
+    w->counts->steps++;
+    w->life_step++;
+    /* After a failed barrier the page cache may forget what it pretends to hold. */
+    if (w->setup.fault == FAULT_IMAGE_BARRIER && rng_chance(&w->rng, 5)) {
+        for (unsigned i = 0; i < w->setup.image_count; i++)
+            disk_drop_cache(&w->images[i]);
+    }
+    if (w->touched || w->checked_bounds != w->model.bounds) {
+        w->counts->events++;
+        check_event(check, w);
+    }
+}
+
+static enum fate choose_fate(struct world *w)
+{
+    unsigned pick = rng_below(&w->rng, 100);
+
+    return pick < 40 ? FATE_KILL : pick < 80 ? FATE_POWER : FATE_STOP;
+}
+
+static void begin_stop(struct world *w)
+{
+    w->quiet = true;
+    if (w->activator.state == ACTIVATOR_DONE)
+        w->stopper.state = STOPPER_QUIET;
+    else
+        w->stopper.state = STOPPER_DONE; /* nothing was modified */
+}
+
+/* A stop may take its time, but it must come to an end. */
+static void run_stop(struct world *w, struct check *check)
+{
+    begin_stop(w);
+    while (!w->failed && w->stopper.state != STOPPER_DONE) {
+        if (!step_or_wait(w)) {
+            world_fail(w, "P8", NULL, "the stop waits for itself");
+            return;
+        }
+        after_step(w, check);
+        if (w->life_step > LIFE_STEPS_MAX)
+            world_fail(w, "P8", NULL, "the stop does not end");
+    }
+    if (!w->failed && w->activator.state == ACTIVATOR_DONE && !w->stopped_clean &&
+        !core_aborted(w->core) && w->checkpointer.error == 0)
+        world_fail(w, "P5", NULL, "a stop without any error did not drain the journal");
+}
+
+static bool somebody_has_no_space(const struct world *w)
+{
+    for (unsigned i = 0; i < w->setup.client_count; i++) {
+        if (w->clients[i].state == CLIENT_SPACE)
+            return true;
+    }
+    return false;
+}
+
+static void run_life(struct world *w, struct check *check)
+{
+    uint64_t steps = rng_range(&w->rng, 1, w->setup.life_steps);
+    enum fate fate = choose_fate(w);
+
+    if (w->setup.restless && rng_chance(&w->rng, 60))
+        steps = rng_range(&w->rng, 1, 40);
+    while (!w->failed && w->life_step < steps) {
+        if (!step_or_wait(w)) {
+            if (w->activator.state != ACTIVATOR_FAILED)
+                world_fail(w, "P8", NULL, "everybody waits");
+            break;
+        }
+        after_step(w, check);
+        /* To die with a full ring, again and again, is a way of its own. */
+        if (w->setup.restless && somebody_has_no_space(w) && rng_chance(&w->rng, 20))
+            break;
+    }
+    if (!w->failed && fate == FATE_STOP)
+        run_stop(w, check);
+    life_end(w, check, fate);
+}
+
+bool world_run(uint64_t seed, const struct world_options *options, struct world_counts *counts)
+{
+    struct world *w = memory_get(sizeof(*w));
+    struct check *check = check_new(options);
+    size_t largest = 0;
+    bool ok;
+
+    w->seed = seed;
+    w->verbose = options->verbose;
+    w->counts = counts;
+    w->rng = rng_stream(seed, 0, 0);
+    world_current = w;
+    choose_setup(&w->setup, &w->rng);
+    w->super_bytes = FORMAT_SUPER_MIN;
+    w->ring_start = 2 * w->super_bytes;
+    w->boot = 1;
+    make_disks(w);
+    for (unsigned i = 0; i < w->setup.image_count; i++) {
+        if (largest < w->setup.image_size[i])
+            largest = w->setup.image_size[i];
+    }
+    w->checkpointer.bytes = memory_get(largest);
+    story(w, "sector %u, ring %llu, staging %llu, images %u, clients %u, fault %d",
+          w->setup.sector_bytes, (unsigned long long)w->setup.ring_bytes,
+          (unsigned long long)w->setup.staging_bytes, w->setup.image_count,
+          w->setup.client_count, w->setup.fault);
+
+    while (!w->failed && w->life < w->setup.lives && life_start(w))
+        run_life(w, check);
+
+    life_abandon(w);
+    counts->worlds++;
+    ok = !w->failed;
+    check_free(check);
+    for (unsigned i = 0; i < WORLD_CLIENTS; i++)
+        client_free(&w->clients[i]);
+    for (unsigned i = 0; i < w->setup.image_count; i++)
+        disk_destroy(&w->images[i]);
+    disk_destroy(&w->journal);
+    shm_remove(&w->shm);
+    free(w->activator.settle_bytes);
+    model_destroy(&w->model);
+    free(w->checkpointer.bytes);
+    world_current = NULL;
+    free(w);
+    return ok;
+}
