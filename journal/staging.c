@@ -34,8 +34,11 @@ _Static_assert(sizeof(struct staging_page) == 80, "the page is described in stag
 struct staging {
     struct storage storage; /* first: what others see */
     struct storage *file;
-    int direct_fd; /* the journal, O_DIRECT; -1 if attached for looking only */
-    bool attached; /* left by a dead server; nothing is appended */
+    struct staging *previous; /* attached, settled: readers may still be in it */
+    int direct_fd;            /* the journal, O_DIRECT; -1 if attached for looking only */
+    bool attached;            /* left by a dead server; nothing is appended */
+    bool
+        passthrough; /* attached, settled, and nothing can be staged: the file is all there is */
     struct staging_page *page;
     uint8_t *slots; /* right behind the page */
     size_t mapped;
@@ -177,7 +180,11 @@ static int read_overlaid(struct staging *g, void *buf, size_t count, uint64_t of
 
 static int staging_read(struct storage *s, void *buf, size_t count, uint64_t offset)
 {
-    return read_overlaid(staging_of(s), buf, count, offset, storage_read);
+    struct staging *g = staging_of(s);
+
+    if (g->passthrough)
+        return storage_read(g->file, buf, count, offset);
+    return read_overlaid(g, buf, count, offset, storage_read);
 }
 
 /* Reading past the page cache wants aligned pieces; an overlay's edges are whole sectors,
@@ -213,7 +220,7 @@ static int staging_write(struct storage *s, const struct iovec *iov, int iov_cou
     struct staging *g = staging_of(s);
     uint64_t submitted = atomic_load(&g->page->submitted), position, end, claimed;
 
-    if (!in_ring(g, offset))
+    if (g->passthrough || !in_ring(g, offset))
         return storage_writev(g->file, iov, iov_count, offset);
     assert(!g->attached);
     position = end = position_of(g, submitted, offset);
@@ -251,6 +258,8 @@ static int staging_submit(struct storage *s, uint64_t offset, uint64_t count)
     struct staging *g = staging_of(s);
     uint64_t position = atomic_load(&g->page->submitted), end = position + count;
 
+    if (g->passthrough)
+        return storage_submit(g->file, offset, count);
     assert(position_of(g, position, offset) == position);
     while (position < end) {
         uint64_t at = position % g->page->bytes, n = g->page->bytes - at;
@@ -289,6 +298,8 @@ static int staging_extent(struct storage *s, uint64_t offset, enum storage_exten
 /* Frees all but the file below. */
 static void staging_dismiss(struct staging *g)
 {
+    if (g->previous != NULL)
+        staging_dismiss(g->previous);
     if (g->page != NULL)
         munmap(g->page, g->mapped);
     if (g->direct_fd >= 0)
@@ -508,14 +519,14 @@ int staging_begin(struct storage **journal, const struct superblock *sb, uint32_
                   uint64_t start, uint64_t *bytes, uint8_t boot[FORMAT_UUID_BYTES])
 {
     struct storage *file = *journal;
-    struct staging *g;
+    struct staging *g, *previous = NULL;
     int r;
 
     *bytes = 0;
     if (is_staging(file)) { /* all of it is settled */
-        g = staging_of(file);
-        file = *journal = g->file;
-        staging_dismiss(g);
+        previous = staging_of(file);
+        assert(previous->attached);
+        file = previous->file;
     }
     g = staging_new(file, sb);
     if (g == NULL)
@@ -531,14 +542,22 @@ int staging_begin(struct storage **journal, const struct superblock *sb, uint32_
                     file->name, g->path, strerror(-r));
         unlink(g->path);
         staging_dismiss(g);
+        if (previous != NULL)
+            previous->passthrough = true;
         memset(boot, 0, FORMAT_UUID_BYTES);
         return 0;
     }
+    g->previous = previous;
     g->start = start;
     atomic_store(&g->claimed, start);
     *bytes = g->page->bytes;
     *journal = &g->storage;
     return 0;
+}
+
+static bool is_direct(struct storage *journal)
+{
+    return is_staging(journal) && staging_of(journal)->direct_fd >= 0;
 }
 
 /* Past the page cache where there is staging: a dirty page would be in the way of the direct
@@ -554,8 +573,8 @@ int staging_prewrite(struct storage *journal, uint64_t offset, uint64_t count)
     memset(zeroes, 0, piece);
     while (r == 0 && count > 0) {
         size_t n = count < piece ? count : piece;
-        r = is_staging(journal) ? write_direct(staging_of(journal), zeroes, n, offset)
-                                : storage_write(journal, zeroes, n, offset);
+        r = is_direct(journal) ? write_direct(staging_of(journal), zeroes, n, offset)
+                               : storage_write(journal, zeroes, n, offset);
         offset += n;
         count -= n;
     }
