@@ -1,0 +1,20 @@
+/* result: what a load got, for people and for programs. */
+#ifndef NBDLOAD_RESULT_H
+#define NBDLOAD_RESULT_H
+
+#include <jansson.h>
+
+#include "load.h"
+
+void result_print_table(const struct load *load);
+
+/* Null: out of memory. */
+json_t *result_json(const struct load *load);
+
+/* What went wrong, on standard error, whatever form the result has. */
+void result_report_failures(const struct load *load);
+
+/* Seconds of the load, without the final flush. */
+double result_seconds(const struct load *load);
+
+#endif

@@ -1,0 +1,126 @@
+/* result_table: the result as a table. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "result.h"
+
+double result_seconds(const struct load *load)
+{
+    double seconds = (load->m.load_end_ns - load->m.start_ns) / 1e9;
+
+    return seconds > 0 ? seconds : 1e-9;
+}
+
+static const char *size_text(uint64_t bytes, char text[24])
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+
+    while (unit < 4 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, 24, "%" PRIu64 " %s", bytes, units[unit]);
+    return text;
+}
+
+static void print_latency(uint64_t ns)
+{
+    if (ns < 10000)
+        printf(" %7.2f us", ns / 1e3);
+    else if (ns < 1000000)
+        printf(" %7.0f us", ns / 1e3);
+    else if (ns < 1000000000)
+        printf(" %7.2f ms", ns / 1e6);
+    else
+        printf(" %7.2f s ", ns / 1e9);
+}
+
+static void print_row(const char *name, const struct histogram *h, uint64_t bytes,
+                      double seconds)
+{
+    static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
+
+    if (h->count == 0)
+        return;
+    printf("%-12s %9" PRIu64 " %9.0f", name, h->count, h->count / seconds);
+    if (bytes > 0)
+        printf(" %9.1f", bytes / seconds / 0x1p20);
+    else
+        printf(" %9s", "");
+    print_latency(histogram_mean(h));
+    for (int i = 0; i < 4; i++)
+        print_latency(histogram_quantile(h, quantiles[i]));
+    print_latency(h->max);
+    putchar('\n');
+}
+
+static void print_headline(const struct load *load)
+{
+    const struct options *o = load->options;
+    char text[24];
+
+    printf("%s, ", pattern_name[o->pattern]);
+    for (size_t i = 0; i < o->size_count && o->pattern != PATTERN_FLUSH_ONLY; i++)
+        printf("%s%s", size_text(o->sizes[i].bytes, text),
+               i + 1 < o->size_count ? " + " : ", ");
+    printf("%u client%s x %u connection%s x %u in flight", o->clients,
+           o->clients == 1 ? "" : "s", o->connections, o->connections == 1 ? "" : "s",
+           o->in_flight);
+    if (o->rate > 0)
+        printf(", %g/s%s", o->rate, o->poisson ? " poisson" : "");
+    if (o->think_ns > 0)
+        printf(", think %g ms%s", o->think_ns / 1e6, o->poisson ? " poisson" : "");
+    printf(", %zu export%s, %.2f s\n", o->uri_count, o->uri_count == 1 ? "" : "s",
+           result_seconds(load));
+}
+
+void result_print_table(const struct load *load)
+{
+    const struct measurement *m = &load->m;
+    double seconds = result_seconds(load);
+
+    print_headline(load);
+    printf("%-12s %9s %9s %9s %10s %10s %10s %10s %10s %10s\n", "", "count", "per s", "MiB/s",
+           "mean", "p50", "p90", "p99", "p99.9", "max");
+    print_row("operation", &m->operation, m->operation_bytes, seconds);
+    for (int kind = 0; kind < REQUEST_KINDS; kind++)
+        print_row(request_kind_name[kind], &m->request[kind], m->bytes[kind], seconds);
+    if (m->final_flush.count > 0) {
+        double flush_seconds = (m->flush_end_ns - m->flush_start_ns) / 1e9;
+        print_row("final flush", &m->final_flush, 0, flush_seconds);
+        printf("final flush: %.3f s, with the load %.3f s\n", flush_seconds,
+               seconds + flush_seconds);
+    }
+    if (m->behind > 0)
+        printf("behind: %" PRIu64 " operations were due and not begun\n", m->behind);
+}
+
+void result_report_failures(const struct load *load)
+{
+    const struct measurement *m = &load->m;
+    uint64_t shown = m->failed < FAILURES_KEPT ? m->failed : FAILURES_KEPT;
+
+    if (m->failed == 0 && m->unanswered == 0 && load->gone[0] == '\0' && load->signal == 0)
+        return;
+    for (uint64_t i = 0; i < shown; i++) {
+        const struct failure *f = &m->failures[i];
+        fprintf(stderr,
+                "nbdload: %s of %" PRIu32 " bytes at %" PRIu64
+                " (client %u, connection %u): %s\n",
+                request_kind_name[f->kind], f->length, f->offset, f->client, f->connection,
+                strerror(f->error));
+    }
+    if (m->failed > shown)
+        fprintf(stderr, "nbdload: and %" PRIu64 " more errors\n", m->failed - shown);
+    if (load->gone[0] != '\0')
+        fprintf(stderr, "nbdload: %s\n", load->gone);
+    if (load->signal != 0)
+        fprintf(stderr, "nbdload: interrupted by signal %d\n", load->signal);
+    if (m->sent > 0)
+        fprintf(stderr,
+                "nbdload: %" PRIu64 " requests sent, %" PRIu64 " answered, %" PRIu64
+                " failed, %" PRIu64 " unanswered\n",
+                m->sent, m->answered, m->failed, m->unanswered);
+}
