@@ -66,29 +66,37 @@ static int check_superblock(const struct storage *s, const struct superblock *sb
 int journal_open(struct journal_file *jf, const char *path, enum attach_mode mode)
 {
     bool read_only = mode == ATTACH_INSPECT;
+    struct storage *storage;
+    int e = storage_open_file(&storage, path, "journal", read_only, mode == ATTACH_SERVE,
+                              !read_only);
+
+    return e < 0 ? e : journal_open_storage(jf, storage, mode);
+}
+
+int journal_open_storage(struct journal_file *jf, struct storage *storage,
+                         enum attach_mode mode)
+{
     struct superblocks found;
     int e;
 
     memset(jf, 0, sizeof(*jf));
-    e = storage_open_file(&jf->storage, path, "journal", read_only, mode == ATTACH_SERVE,
-                          !read_only);
-    if (e < 0)
-        return e;
-    e = superblocks_read(jf->storage, &found);
+    jf->storage = storage;
+    e = superblocks_read(storage, &found);
     if (e < 0) {
-        report_error("can't read the superblocks of journal %s: %s", path, strerror(-e));
+        report_error("can't read the superblocks of journal %s: %s", storage->name,
+                     strerror(-e));
         goto err;
     }
     if (found.verdict != FORMAT_OK) {
-        e = report_no_superblock(path, &found);
+        e = report_no_superblock(storage->name, &found);
         goto err;
     }
     jf->sb = found.sb;
     jf->slots_valid = found.valid;
-    e = check_superblock(jf->storage, &jf->sb, mode);
+    e = check_superblock(storage, &jf->sb, mode);
     if (e < 0)
         goto err;
-    jf->in_use = read_only && storage_in_use(jf->storage);
+    jf->in_use = mode == ATTACH_INSPECT && storage_in_use(storage);
     return 0;
 
 err:

@@ -61,6 +61,9 @@ struct journal_file {
  * (-EINVAL); both copies damaged, file shorter than its superblock says (-EUCLEAN); -EBUSY,
  * -errno.  On error *jf needs no journal_close. */
 int journal_open(struct journal_file *jf, const char *path, enum attach_mode mode);
+/* The same with a storage that the caller opened; it is taken over, also on failure. */
+int journal_open_storage(struct journal_file *jf, struct storage *storage,
+                         enum attach_mode mode);
 void journal_close(struct journal_file *jf);
 
 /* The identity of an opened image, as the system tells it now (uuid from its mark if it has
