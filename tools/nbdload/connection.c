@@ -2,7 +2,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "connection.h"
 #include "timers.h"
@@ -196,7 +195,7 @@ int connection_open(struct connection *c, struct connections *set, const char *u
     c->watcher.data = c;
     c->nbd = nbd_create();
     if (c->nbd == NULL) {
-        fprintf(stderr, "nbdload: %s\n", nbd_get_error());
+        connection_note_error(c);
         return -1;
     }
     /* A failed read's buffer is never looked at, so libnbd need not clear it first. */
@@ -205,10 +204,8 @@ int connection_open(struct connection *c, struct connections *set, const char *u
     if (nbd_aio_connect_uri(c->nbd, uri) < 0) {
         connection_note_error(c);
         /* A dead one tried and failed: on_gone will say so.  Else the URI is no good. */
-        if (!nbd_aio_is_dead(c->nbd) && !nbd_aio_is_closed(c->nbd)) {
-            fprintf(stderr, "nbdload: %s: %s\n", uri, c->why);
+        if (!nbd_aio_is_dead(c->nbd) && !nbd_aio_is_closed(c->nbd))
             return -1;
-        }
     }
     connection_touch(c);
     return 0;

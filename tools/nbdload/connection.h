@@ -84,7 +84,7 @@ struct connections {
 
 void connections_init(struct connections *set, struct ev_loop *loop);
 
-/* Begins to connect.  -1: it can't even be tried, and the reason was reported. */
+/* Begins to connect.  -1: it can't even be tried, and `why` says the reason. */
 int connection_open(struct connection *connection, struct connections *set, const char *uri);
 
 /* Sends; the request comes back through on_finished, also when it could not be sent. */

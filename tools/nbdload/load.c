@@ -401,6 +401,26 @@ static void lanes_lay_out(struct load *load)
     }
 }
 
+/* Not all at once: a listening socket's queue is short (10 in nbd-server), and on a Unix socket the
+ * next one is refused then. */
+#define CONNECTING_MAX 4
+
+static void load_connect(struct load *load)
+{
+    while (load->opened < load->connection_count &&
+           load->opened < load->ready + CONNECTING_MAX) {
+        struct connection *c = &load->connection[load->opened++];
+        struct lane *lane = &load->lanes[c->number * load->options->in_flight];
+        const char *uri = lane->client->export->uri;
+
+        if (connection_open(c, &load->connections, uri) < 0) {
+            snprintf(load->gone, sizeof load->gone, "%s: %s", uri, c->why);
+            load_end(load);
+            return;
+        }
+    }
+}
+
 static void on_ready(struct connection *c)
 {
     struct load *load = load_of(c);
@@ -411,9 +431,11 @@ static void on_ready(struct connection *c)
         load_end(load);
         return;
     }
-    if (--load->connecting == 0) {
+    if (++load->ready == load->connection_count) {
         lanes_lay_out(load);
         load_begin(load);
+    } else {
+        load_connect(load);
     }
 }
 
@@ -624,18 +646,11 @@ void load_run(struct load *load)
     running = load;
     signal(SIGPIPE, SIG_IGN);
     watchers_start(load);
-    load->connecting = load->connection_count;
-    for (size_t i = 0; i < load->connection_count && load->phase != LOAD_ENDED; i++) {
-        struct connection *c = &load->connection[i];
-        const char *uri = load->lanes[i * load->options->in_flight].client->export->uri;
-
-        c->owner = load;
-        c->number = i;
-        if (connection_open(c, &load->connections, uri) < 0) {
-            snprintf(load->gone, sizeof load->gone, "%s: %s", uri, c->why);
-            load_end(load);
-        }
+    for (size_t i = 0; i < load->connection_count; i++) {
+        load->connection[i].owner = load;
+        load->connection[i].number = i;
     }
+    load_connect(load);
     connections_settle(&load->connections);
     if (load->phase != LOAD_ENDED)
         ev_run(load->loop, 0);

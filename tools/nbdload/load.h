@@ -74,9 +74,10 @@ struct load {
     unsigned char *pool; /* random bytes to write */
     uint64_t weight_sum;
 
-    size_t connecting; /* connections not ready yet */
-    size_t busy;       /* lanes that do not rest */
-    size_t flushing;   /* final flushes not answered */
+    size_t opened; /* connections that were begun to be made */
+    size_t ready;
+    size_t busy;     /* lanes that do not rest */
+    size_t flushing; /* final flushes not answered */
 
     uint64_t begin_ns;    /* of the load, with its warm-up */
     uint64_t next_due_ns; /* open loop */
