@@ -57,15 +57,17 @@ static void choose_random_place(struct lane *lane)
             align;
 }
 
+/* The lanes of a client write one stream together. */
 static void choose_next_place(struct lane *lane)
 {
+    struct client *client = lane->client;
     struct request *r = &lane->request;
 
     r->length = choose_size(lane);
-    if (lane->part_next + r->length > lane->part_end)
-        lane->part_next = lane->part_start;
-    r->offset = lane->part_next;
-    lane->part_next += r->length;
+    if (client->part_next + r->length > client->part_end)
+        client->part_next = client->part_start;
+    r->offset = client->part_next;
+    client->part_next += r->length;
 }
 
 /* Something else in each write: a server that compares or deduplicates gets no help. */
@@ -346,7 +348,7 @@ static int export_fit(struct load *load, struct export *export, int64_t size)
         return -1;
     }
     if (o->pattern == PATTERN_SEQ &&
-        (export->end - export->start) / export->lanes < o->size_max) {
+        (export->end - export->start) / export->clients < o->size_max) {
         snprintf(load->gone, sizeof load->gone,
                  "%s: its %" PRIu64 " bytes are too few for %u parts", export->uri,
                  export->size, export->lanes);
@@ -382,22 +384,19 @@ static int connection_check(struct load *load, struct connection *c)
     return 0;
 }
 
-static void lanes_lay_out(struct load *load)
+static void clients_share_out(struct load *load)
 {
-    for (unsigned e = 0; e < load->options->uri_count; e++) {
-        struct export *export = &load->exports[e];
-        uint64_t part = (export->end - export->start) / export->lanes;
-        uint64_t next = export->start;
+    const struct options *o = load->options;
 
-        if (part > load->options->size_max)
-            part -= part % load->options->size_max;
-        for (size_t i = 0; i < load->lane_count; i++) {
-            struct lane *lane = &load->lanes[i];
-            if (lane->client->export != export)
-                continue;
-            lane->part_start = lane->part_next = next;
-            lane->part_end = next += part;
-        }
+    for (unsigned i = 0; i < o->clients; i++) {
+        struct client *client = &load->clients[i];
+        const struct export *export = client->export;
+        uint64_t part = (export->end - export->start) / export->clients;
+
+        part -= part % o->size_max;
+        /* Client i is the i / uri_count'th of its export. */
+        client->part_start = client->part_next = export->start + i / o->uri_count * part;
+        client->part_end = client->part_start + part;
     }
 }
 
@@ -432,7 +431,7 @@ static void on_ready(struct connection *c)
         return;
     }
     if (++load->ready == load->connection_count) {
-        lanes_lay_out(load);
+        clients_share_out(load);
         load_begin(load);
     } else {
         load_connect(load);
@@ -571,6 +570,7 @@ static void lanes_make(struct load *load)
 
         client->number = i;
         client->export = &load->exports[i % o->uri_count];
+        client->export->clients++;
         for (unsigned j = 0; j < o->connections * o->in_flight; j++, lane++) {
             struct lane *l = &load->lanes[lane];
 
@@ -582,7 +582,6 @@ static void lanes_make(struct load *load)
             l->buffer = o->pattern == PATTERN_READ || o->pattern == PATTERN_MIXED
                             ? allocate(1, o->size_max)
                             : NULL;
-            client->export->lanes++;
         }
     }
 }

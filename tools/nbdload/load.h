@@ -33,15 +33,16 @@ struct export
     const char *uri;
     uint64_t size;
     uint64_t start, end; /* the range in use */
-    unsigned lanes;
+    unsigned clients;
 };
 
 struct client {
     struct export *export;
     unsigned number;
-    uint64_t begun;     /* operations */
-    uint64_t done;      /* since the measurement's start */
-    uint64_t unflushed; /* writes since its last flush was sent */
+    uint64_t begun;                           /* operations */
+    uint64_t done;                            /* since the measurement's start */
+    uint64_t unflushed;                       /* writes since its last flush was sent */
+    uint64_t part_start, part_end, part_next; /* seq: its part of the export */
 };
 
 struct lane {
@@ -51,9 +52,8 @@ struct lane {
     struct request request;
     struct timer timer;
     struct random random;
-    uint64_t due_ns;                          /* its operation's beginning */
-    uint64_t bytes;                           /* of its operation */
-    uint64_t part_start, part_end, part_next; /* seq: its part of the export */
+    uint64_t due_ns; /* its operation's beginning */
+    uint64_t bytes;  /* of its operation */
     void *buffer;
     bool resting; /* will not begin another operation */
 };
