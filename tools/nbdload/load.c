@@ -351,7 +351,7 @@ static int export_fit(struct load *load, struct export *export, int64_t size)
         (export->end - export->start) / export->clients < o->size_max) {
         snprintf(load->gone, sizeof load->gone,
                  "%s: its %" PRIu64 " bytes are too few for %u parts", export->uri,
-                 export->size, export->lanes);
+                 export->size, export->clients);
         return -1;
     }
     return 0;
