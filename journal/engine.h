@@ -25,7 +25,12 @@
 
 struct engine;
 
-enum engine_recover { ENGINE_RECOVER_YES, ENGINE_RECOVER_NO, ENGINE_RECOVER_ONLY_CHECK };
+enum engine_recover {
+    ENGINE_RECOVER_DEFAULT, /* yes, unless answered writes may be lost: then a person must say yes */
+    ENGINE_RECOVER_YES,
+    ENGINE_RECOVER_NO,
+    ENGINE_RECOVER_ONLY_CHECK,
+};
 
 struct engine_config {
     const char *image_path;
@@ -34,6 +39,7 @@ struct engine_config {
     enum engine_recover recover;
     double commit_interval_s; /* > 0 */
     size_t memory_bytes;      /* bound of the map */
+    bool trace_commits;       /* a report_debug line for each commit */
 };
 
 /* Opens, locks, creates a missing journal (never for an image that is marked for another

@@ -1,0 +1,191 @@
+/* change: write, zero, trim.  The way of a change:
+ *
+ *   1 checksum of the payload      without the lock
+ *   2 admit: lsn, place, header    under the lock: fixes the order (P2)
+ *   3 copy header and payload      without the lock, many threads at once
+ *   4 copied, published            under the lock; published in lsn order
+ *   5 with FUA: durable            joins a commit or leads one (commit_wait.c)
+ *
+ * The answer waits for 4 even if an earlier change is still being copied: after kill -9
+ * recovery goes from record to record and stops at a hole (P0).
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "engine_state.h"
+#include "report.h"
+
+struct change {
+    enum record_kind kind;
+    bool fua;
+    uint64_t offset, length;
+    const void *payload; /* WRITE */
+    uint64_t payload_sum;
+};
+
+static int try_admit_locked(struct engine *e, struct append *a,
+                            const struct change *change) REQUIRES_LOCK
+{
+    if (e->life != ENGINE_ACTIVE)
+        return e->life == ENGINE_STOPPING ? -ESHUTDOWN : -EROFS;
+    return core_append_admit(e->core, a, e->core_image, change->kind,
+                             change->fua ? RECORD_FLAG_FUA : 0, change->offset, change->length,
+                             change->payload_sum, clock_wall_us());
+}
+
+/* Waits in the queue until it is this change's turn and there is space, or waiting makes no
+ * sense any more. */
+static int admit_in_turn_locked(struct engine *e, struct append *a,
+                                const struct change *change) REQUIRES_LOCK
+{
+    struct admission self, *first;
+    int r = -EAGAIN;
+
+    condition_init(&self.turn);
+    TAILQ_INSERT_TAIL(&e->admissions, &self, link);
+    for (;;) {
+        if (TAILQ_FIRST(&e->admissions) == &self) {
+            r = try_admit_locked(e, a, change);
+            if (r != -EAGAIN)
+                break;
+            /* What was published while another submission was under way waits for this. */
+            if (engine_submit_all_locked(e))
+                continue;
+            condition_signal(&e->work); /* only a checkpoint makes space */
+        }
+        condition_wait(&self.turn, &e->lock);
+    }
+    TAILQ_REMOVE(&e->admissions, &self, link);
+    condition_destroy(&self.turn);
+    first = TAILQ_FIRST(&e->admissions);
+    if (first != NULL)
+        condition_signal(&first->turn);
+    return r;
+}
+
+static int admit(struct engine *e, struct append *a, const struct change *change) EXCLUDES_LOCK
+{
+    int r = -EAGAIN;
+    LOCK_SCOPE(&e->lock);
+
+    engine_touch_locked(e);
+    if (TAILQ_EMPTY(&e->admissions))
+        r = try_admit_locked(e, a, change);
+    if (r == -EAGAIN)
+        r = admit_in_turn_locked(e, a, change);
+    if (r == 0)
+        engine_arm_locked(e);
+    return r;
+}
+
+int engine_record_write(struct engine *e, const struct append *a, const void *payload)
+{
+    const struct record *r = &a->record;
+    struct iovec iov[2] = {
+        {.iov_base = (void *)a->header, .iov_len = FORMAT_RECORD_BYTES},
+        {.iov_base = (void *)payload, .iov_len = r->payload_bytes},
+    };
+
+    if (a->has_pad) {
+        int error = storage_write(e->journal.storage, a->pad_header, FORMAT_RECORD_BYTES,
+                                  engine_file_offset(e, a->pad_position));
+        if (error < 0)
+            return error;
+    }
+    return storage_writev(e->journal.storage, iov, r->payload_bytes != 0 ? 2 : 1,
+                          engine_file_offset(e, r->position));
+}
+
+void engine_record_copied_locked(struct engine *e, struct append *a, int error)
+{
+    if (error < 0) {
+        char what[80];
+        snprintf(what, sizeof(what), "write of %" PRIu32 " bytes at %" PRIu64,
+                 FORMAT_RECORD_BYTES + a->record.payload_bytes,
+                 engine_file_offset(e, a->record.position));
+        engine_abort_locked(e, what, error);
+    }
+    core_append_copied(e->core, a, error);
+    engine_announce_locked(e);
+}
+
+/* P0: waits until this record and all before it are copied.  P1: with fua until they are
+ * durable. */
+static int publish(struct engine *e, struct append *a, int error, bool fua) EXCLUDES_LOCK
+{
+    LOCK_SCOPE(&e->lock);
+
+    engine_record_copied_locked(e, a, error);
+    while (a->state == APPEND_COPIED)
+        engine_await_published_locked(e);
+    if (a->state == APPEND_FAILED)
+        return -EIO;
+    return fua ? engine_commit_wait_locked(e, a->record.lsn) : 0;
+}
+
+static void submit(struct engine *e) EXCLUDES_LOCK
+{
+    LOCK_SCOPE(&e->lock);
+    engine_submit_all_locked(e);
+}
+
+/* One record; length is at most the atomic maximum for a WRITE (P3). */
+static int change_once(struct engine *e, const struct change *change)
+{
+    struct append a = {.state = APPEND_IDLE};
+    int r;
+
+    r = admit(e, &a, change);
+    if (r < 0)
+        return r;
+    r = engine_record_write(e, &a, change->payload);
+    r = publish(e, &a, r, change->fua);
+    if (r == 0 && !change->fua)
+        submit(e);
+    return r;
+}
+
+int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t offset, bool fua)
+{
+    const uint8_t *bytes = buf;
+    uint32_t atomic_max = e->atomic_max;
+    int r = 0;
+
+    /* A part that is larger than a record may be: in order, only the last one needs to wait for
+     * a commit, which covers all. */
+    while (count > 0 && r == 0) {
+        uint32_t part = count < atomic_max ? count : atomic_max;
+        struct change change = {
+            .kind = RECORD_WRITE,
+            .fua = fua && part == count,
+            .offset = offset,
+            .length = part,
+            .payload = bytes,
+            .payload_sum = format_sum(e->seed, bytes, part),
+        };
+        r = change_once(e, &change);
+        bytes += part;
+        offset += part;
+        count -= part;
+    }
+    return r;
+}
+
+int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim, bool fua)
+{
+    struct change change = {
+        .kind = may_trim ? RECORD_TRIM : RECORD_ZERO,
+        .fua = fua,
+        .offset = offset,
+        .length = count,
+    };
+
+    return count == 0 ? 0 : change_once(e, &change);
+}
+
+int engine_trim(struct engine *e, uint32_t count, uint64_t offset, bool fua)
+{
+    return engine_zero(e, count, offset, true, fua);
+}

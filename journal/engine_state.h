@@ -1,0 +1,176 @@
+/* engine_state: what the files of the engine share.  Nobody else includes it.
+ *
+ *   serve_open.c    open, compare, recover; close             one thread
+ *   serve_start.c   threads, first writable client            nbdkit's threads
+ *   change.c        write, zero, trim: admit, copy, publish   "
+ *   commit_wait.c   flush: join a commit or lead one          ", loop, writeback
+ *   serve_read.c    read, extents, cache                      "
+ *   writeback.c     checkpoints, the ring's first lap         writeback thread, stop
+ *   loop.c          commit interval, idle drain               loop thread
+ *   serve_stop.c    the clean stop                            nbdkit's main thread
+ *
+ * The lock and the conditions are described in engine.h; GUARDED fields need the lock.
+ */
+#ifndef JOURNAL_ENGINE_STATE_H
+#define JOURNAL_ENGINE_STATE_H
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+#include "core.h"
+#include "engine.h"
+#include "lock.h"
+
+/* Without a request for this long, what waits in the journal goes home to the image.  Long
+ * enough that a pause between two bursts of a client is not taken for idleness. */
+#define ENGINE_IDLE_NS UINT64_C(3000000000)
+/* After the image failed: often enough to resume soon when it heals, rare enough not to load a
+ * failing disk. */
+#define ENGINE_RETRY_NS UINT64_C(1000000000)
+
+enum engine_life {
+    ENGINE_INERT,      /* opened: reads only */
+    ENGINE_ACTIVATING, /* a thread is making it writable */
+    ENGINE_ACTIVE,
+    ENGINE_STOPPING, /* nothing is admitted any more */
+};
+
+/* A change that waits for space in the ring.  In order of arrival: a large request is not
+ * starved by small ones that come later (P8). */
+struct admission {
+    TAILQ_ENTRY(admission) link;
+    struct condition turn;
+};
+
+struct engine {
+    /* Constant after engine_open, but for journal.storage, which activation replaces while no
+     * request is under way (journal_changing). */
+    struct engine_config config; /* without the paths */
+    struct journal_file journal; /* storage NULL: a read-only image that has no journal */
+    struct storage *image;
+    uint64_t ring_start, ring_bytes;
+    uint64_t seed;
+    uint64_t
+        start_position; /* where recovery cut, in whole sectors: the first record goes there */
+    bool staging_found; /* a dead server's newest records are in memory only */
+    bool read_only;
+    /* Changed by activation, before the first change is admitted: whoever may write has been
+     * through engine_activate, and its lock. */
+    _Atomic uint32_t atomic_max;
+
+    struct lock lock;
+    struct condition published;
+    struct condition durable[2]; /* of commit number n: [n % 2] */
+    struct condition work;
+    struct condition readers;
+    struct condition barrier_free;
+    struct condition activated;
+
+    struct core *core GUARDED;
+    struct core_image *core_image GUARDED;
+    enum engine_life life GUARDED;
+    bool journal_changing GUARDED; /* activation replaces journal.storage: no new plans */
+    unsigned plans GUARDED;        /* reads under way */
+    bool epoch_superblock GUARDED; /* activation got as far as the new superblock */
+    bool abort_reported GUARDED;
+
+    /* What engine_announce_locked last told the sleepers. */
+    uint64_t announced_published GUARDED;
+    uint64_t announced_space GUARDED;
+    bool announced_abort GUARDED;
+    unsigned published_sleepers GUARDED;
+
+    TAILQ_HEAD(admission_queue, admission) admissions GUARDED; /* "space" */
+
+    uint64_t commit_number GUARDED;     /* of the commit that is in flight, or the last */
+    uint64_t commit_target_lsn GUARDED; /* what it covers */
+    bool recovered_durable GUARDED;     /* a barrier covered all that recovery found */
+    uint64_t empty_flushes GUARDED;
+    bool barrier_busy GUARDED; /* a barrier of the journal is under way */
+
+    /* Time, for the loop. */
+    uint64_t request_ns GUARDED;     /* last request */
+    uint64_t uncommitted_ns GUARDED; /* oldest change in no commit yet; 0: none */
+    bool timer_armed GUARDED;
+    bool drain GUARDED; /* idle: the writeback thread should checkpoint */
+
+    /* The running checkpoint; owned by the thread that runs it. */
+    struct checkpoint_step *step;
+    uint8_t *copy_buffer;
+    bool checkpoint_running GUARDED;
+    int writeback_error GUARDED;         /* reported and not yet healed */
+    uint64_t writeback_retry_ns GUARDED; /* not before, after an error */
+    uint64_t prewrite_ns GUARDED;        /* next piece of the first lap not before */
+    uint64_t stop_deadline_ns GUARDED;   /* STOPPING: leave what is left then */
+
+    bool writeback_started, loop_started; /* by engine_start, its thread only */
+    pthread_t writeback_thread, loop_thread;
+    struct loop *loop;
+};
+
+static inline uint64_t engine_file_offset(const struct engine *e, uint64_t position)
+{
+    return e->ring_start + position % e->ring_bytes;
+}
+
+/* The only way from state to state.  serve_start.c */
+void engine_move_locked(struct engine *e, enum engine_life from,
+                        enum engine_life to) REQUIRES_LOCK;
+
+/* Tells the sleepers what has changed in the core.  To be called after every call into the core
+ * that publishes, frees space, or aborts.  commit_wait.c */
+void engine_announce_locked(struct engine *e) REQUIRES_LOCK;
+
+/* P4: the journal can't be trusted any more: `what` ("flush", "write of 5 bytes at 8") failed.
+ * Reported once.  commit_wait.c */
+void engine_abort_locked(struct engine *e, const char *what, int error) REQUIRES_LOCK;
+
+/* Writes a record that was admitted.  Without the lock.  change.c */
+int engine_record_write(struct engine *e, const struct append *a, const void *payload);
+/* After it: publishes it, and says why if it failed.  change.c */
+void engine_record_copied_locked(struct engine *e, struct append *a, int error) REQUIRES_LOCK;
+
+/* Sleeps until something was published, or a submission ended.  commit_wait.c */
+void engine_await_published_locked(struct engine *e) REQUIRES_LOCK;
+/* Carries out a submission that the core has planned.  Drops the lock meanwhile.
+ * commit_wait.c */
+int engine_submit_locked(struct engine *e, uint64_t from, uint64_t to) REQUIRES_LOCK;
+/* Submits what has piled up, so that a flush finds little left.  True if there was any.
+ * commit_wait.c */
+bool engine_submit_all_locked(struct engine *e) REQUIRES_LOCK;
+/* Returns when everything up to lsn is durable, or -EIO.  Drops the lock while it waits.
+ * commit_wait.c */
+int engine_commit_wait_locked(struct engine *e, uint64_t lsn) REQUIRES_LOCK;
+/* Leads a commit of all that is admitted, or waits for the end of the one in flight.
+ * commit_wait.c */
+int engine_commit_all_locked(struct engine *e) REQUIRES_LOCK;
+/* Makes what recovery found durable, once.  Drops the lock meanwhile.  commit_wait.c */
+int engine_settle_locked(struct engine *e) REQUIRES_LOCK;
+/* One barrier of the journal; a failure aborts.  Drops the lock meanwhile.  commit_wait.c */
+int engine_journal_barrier_locked(struct engine *e) REQUIRES_LOCK;
+
+/* Notes a request.  loop.c */
+void engine_touch_locked(struct engine *e) REQUIRES_LOCK;
+/* After a change was admitted: sees to it that the loop commits and drains it in time. */
+void engine_arm_locked(struct engine *e) REQUIRES_LOCK;
+/* Before the thread: nothing but memory. 0 or -errno. */
+int loop_create(struct engine *e);
+void loop_destroy(struct engine *e);
+void *loop_main(void *engine);
+/* Ends loop_main, from another thread. */
+void loop_stop(struct engine *e);
+
+/* Writes a superblock and makes it durable; core_super_end is left to the caller.  Drops the
+ * lock meanwhile.  writeback.c */
+int engine_super_write_locked(struct engine *e, const struct super_plan *plan) REQUIRES_LOCK;
+
+/* Runs one checkpoint in the calling thread.  0, -EBUSY (another one is running), -ETIME (the
+ * stop's time is over), or an error that was reported.  *drained (may be NULL): a CLEAN
+ * superblock is durable. */
+int writeback_checkpoint(struct engine *e, bool clean, bool *drained) EXCLUDES_LOCK;
+void *writeback_main(void *engine);
+
+/* Ends the threads, waiting for what they are doing.  serve_stop.c */
+void engine_threads_end(struct engine *e);
+
+#endif

@@ -1,0 +1,157 @@
+/* lock: mutex and conditions with clang's thread-safety annotations, and the clock that the
+ * conditions use.
+ *
+ * The annotations are compiled away by gcc.  clang -Wthread-safety checks that what is GUARDED
+ * is touched only with the lock, and that a function that REQUIRES_LOCK is called with it.
+ *
+ * LOCK_SCOPE(&e->lock) holds the lock to the end of the function, by the cleanup attribute: no
+ * return can forget it.  clang 14 does not see cleanup functions, so the scope *asserts* to it
+ * that the lock is held from there on: use it where the scope is the rest of the function,
+ * never in an inner block.  Where a function drops and retakes a lock, it does so with
+ * lock_release and lock_acquire, which clang follows.
+ *
+ * Conditions wait by CLOCK_MONOTONIC: a jump of the wall clock neither stalls nor hurries them.
+ */
+#ifndef JOURNAL_LOCK_H
+#define JOURNAL_LOCK_H
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#ifdef __clang__
+#define LOCK_ANNOTATION(x) __attribute__((x))
+#else
+#define LOCK_ANNOTATION(x)
+#endif
+
+struct LOCK_ANNOTATION(capability("mutex")) lock {
+    pthread_mutex_t mutex;
+};
+
+/* Stands for the lock in annotations, and exists nowhere else.  C's attributes can't name
+ * another member of the same struct, so GUARDED can't say whose lock; there is one lock in the
+ * house, so it need not. */
+extern struct lock the_lock;
+#define GUARDED LOCK_ANNOTATION(guarded_by(the_lock))
+#define REQUIRES_LOCK LOCK_ANNOTATION(requires_capability(the_lock))
+#define EXCLUDES_LOCK LOCK_ANNOTATION(locks_excluded(the_lock))
+/* For the lock's own functions, and for code that runs before other threads exist or after they
+ * ended. */
+#define LOCK_UNCHECKED LOCK_ANNOTATION(no_thread_safety_analysis)
+
+struct condition {
+    pthread_cond_t cond;
+};
+
+static inline void lock_init(struct lock *l)
+{
+    int r = pthread_mutex_init(&l->mutex, NULL);
+    assert(r == 0);
+    (void)r;
+}
+
+static inline void lock_destroy(struct lock *l)
+{
+    pthread_mutex_destroy(&l->mutex);
+}
+
+static inline void lock_acquire(struct lock *l)
+    LOCK_ANNOTATION(acquire_capability(the_lock)) LOCK_UNCHECKED
+{
+    int r = pthread_mutex_lock(&l->mutex);
+    assert(r == 0);
+    (void)r;
+}
+
+static inline void lock_release(struct lock *l)
+    LOCK_ANNOTATION(release_capability(the_lock)) LOCK_UNCHECKED
+{
+    int r = pthread_mutex_unlock(&l->mutex);
+    assert(r == 0);
+    (void)r;
+}
+
+static inline struct lock *lock_scope_begin(struct lock *l)
+    LOCK_ANNOTATION(assert_capability(the_lock)) LOCK_UNCHECKED
+{
+    lock_acquire(l);
+    return l;
+}
+
+static inline void lock_scope_end(struct lock **scope) LOCK_UNCHECKED
+{
+    lock_release(*scope);
+}
+
+#define LOCK_SCOPE(l)                                                          \
+    struct lock *lock_scope __attribute__((cleanup(lock_scope_end), unused)) = \
+        lock_scope_begin(l)
+
+static inline void condition_init(struct condition *c)
+{
+    pthread_condattr_t attributes;
+    int r = pthread_condattr_init(&attributes);
+    assert(r == 0);
+    r = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    assert(r == 0);
+    r = pthread_cond_init(&c->cond, &attributes);
+    assert(r == 0);
+    (void)r;
+    pthread_condattr_destroy(&attributes);
+}
+
+static inline void condition_destroy(struct condition *c)
+{
+    pthread_cond_destroy(&c->cond);
+}
+
+static inline void condition_wait(struct condition *c, struct lock *l) REQUIRES_LOCK
+{
+    int r = pthread_cond_wait(&c->cond, &l->mutex);
+    assert(r == 0);
+    (void)r;
+}
+
+/* False when the time (clock_now_ns) is over. */
+static inline bool condition_wait_until(struct condition *c, struct lock *l,
+                                        uint64_t deadline_ns) REQUIRES_LOCK
+{
+    struct timespec deadline = {
+        .tv_sec = (time_t)(deadline_ns / 1000000000),
+        .tv_nsec = (long)(deadline_ns % 1000000000),
+    };
+    int r = pthread_cond_timedwait(&c->cond, &l->mutex, &deadline);
+    assert(r == 0 || r == ETIMEDOUT);
+    return r == 0;
+}
+
+static inline void condition_signal(struct condition *c)
+{
+    pthread_cond_signal(&c->cond);
+}
+
+static inline void condition_broadcast(struct condition *c)
+{
+    pthread_cond_broadcast(&c->cond);
+}
+
+static inline uint64_t clock_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Wall clock, for people only: no decision looks at it. */
+static inline uint64_t clock_wall_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+#endif

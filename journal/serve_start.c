@@ -1,0 +1,235 @@
+/* serve_start: from opened to writable: the threads, and the first writable client.
+ *
+ * Until a client that may write comes, nothing was modified (nbdkit -r shows itself only then).
+ * Then, in this order, each step durable before the next:
+ *
+ *   1 what recovery found may be in memory only: it is settled on the disk (P0)
+ *   2 the image's mark: from now on the image alone is not the whole truth
+ *   3 staging for the new epoch
+ *   4 the superblock with the new epoch: no record of an earlier life is taken for ours
+ *   5 the EPOCH record; a ring that is too full for it is checkpointed first
+ *
+ * and only then the client's open is answered.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_state.h"
+#include "report.h"
+#include "staging.h"
+
+void engine_move_locked(struct engine *e, enum engine_life from, enum engine_life to)
+{
+    assert(e->life == from);
+    assert((from == ENGINE_INERT && to == ENGINE_ACTIVATING) ||
+           (from == ENGINE_ACTIVATING && (to == ENGINE_ACTIVE || to == ENGINE_INERT)) ||
+           ((from == ENGINE_INERT || from == ENGINE_ACTIVE) && to == ENGINE_STOPPING));
+    e->life = to;
+}
+
+/* ---- threads ---- */
+
+/* A signal is for the program's own threads: all are blocked in ours. */
+static int thread_begin(pthread_t *thread, void *(*main)(void *), struct engine *e)
+{
+    sigset_t all, before;
+    int r;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(thread, NULL, main, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -r;
+}
+
+int engine_start(struct engine *e)
+{
+    int r;
+
+    assert(!e->loop_started && !e->writeback_started);
+    if (e->read_only)
+        return 0; /* nothing to do for them */
+    r = loop_create(e);
+    if (r < 0)
+        goto err;
+    r = thread_begin(&e->loop_thread, loop_main, e);
+    if (r < 0)
+        goto err;
+    e->loop_started = true;
+    r = thread_begin(&e->writeback_thread, writeback_main, e);
+    if (r < 0)
+        goto err;
+    e->writeback_started = true;
+    return 0;
+
+err:
+    report_error("can't start the journal's threads: %s", strerror(-r));
+    return r; /* engine_close ends what was begun */
+}
+
+/* ---- activation ---- */
+
+static int write_mark(struct engine *e, const uint8_t image_uuid[FORMAT_UUID_BYTES],
+                      uint32_t epoch, bool *supported)
+{
+    struct image_mark mark = {.present = true, .epoch = epoch};
+    char *path = realpath(e->journal.storage->name, NULL);
+
+    memcpy(mark.journal_uuid, e->journal.sb.uuid, FORMAT_UUID_BYTES);
+    memcpy(mark.image_uuid, image_uuid, FORMAT_UUID_BYTES);
+    snprintf(mark.journal_path, sizeof(mark.journal_path), "%s",
+             path != NULL ? path : e->journal.storage->name);
+    free(path);
+    return image_mark_write(e->image, &mark, supported);
+}
+
+/* The image's entry, now with the promise that its identity is checked as long as the ring may
+ * hold data of it. */
+static int enter_image_locked(struct engine *e, bool marked) REQUIRES_LOCK
+{
+    struct image_entry entry = *core_image_entry(e->core_image);
+    struct core_image *image;
+    int error = 0;
+
+    entry.flags |= IMAGE_FLAG_PENDING;
+    if (marked)
+        entry.flags |= IMAGE_FLAG_MARKED;
+    else
+        entry.flags &= ~IMAGE_FLAG_MARKED;
+    image = core_image_add(e->core, &entry, &error);
+    if (image == NULL)
+        return error;
+    assert(image == e->core_image);
+    return 0;
+}
+
+/* From here on the newest records are staged, if this machine and the journal can.  The journal's
+ * storage is replaced: nobody may be at work on the old one. */
+static int begin_staging_locked(struct engine *e, uint32_t epoch) REQUIRES_LOCK
+{
+    uint8_t boot[FORMAT_UUID_BYTES];
+    uint64_t bytes;
+    int r;
+
+    e->journal_changing = true;
+    while (e->plans > 0)
+        condition_wait(&e->activated, &e->lock);
+    lock_release(&e->lock);
+    r = staging_begin(&e->journal.storage, &e->journal.sb, epoch, e->start_position, &bytes,
+                      boot);
+    lock_acquire(&e->lock);
+    e->journal_changing = false;
+    condition_broadcast(&e->activated);
+    if (r < 0)
+        return r;
+    e->staging_found = false;
+    core_staging_set(e->core, bytes, boot);
+    e->atomic_max = core_atomic_max(e->core);
+    return 0;
+}
+
+static int new_epoch_locked(struct engine *e) REQUIRES_LOCK
+{
+    struct super_plan plan;
+    int r;
+
+    r = core_activate(e->core, clock_wall_us(), &plan);
+    if (r < 0)
+        return r;
+    r = engine_super_write_locked(e, &plan);
+    core_super_end(e->core, &plan, r);
+    engine_announce_locked(e);
+    if (r == 0)
+        e->epoch_superblock = true;
+    return r;
+}
+
+static int epoch_record_locked(struct engine *e) REQUIRES_LOCK
+{
+    struct append a;
+    int r = core_epoch_begin(e->core, &a, clock_wall_us());
+
+    if (r == -EAGAIN) {
+        lock_release(&e->lock);
+        r = writeback_checkpoint(e, false, NULL);
+        lock_acquire(&e->lock);
+        if (r < 0)
+            return r;
+        r = core_epoch_begin(e->core, &a, clock_wall_us());
+    }
+    if (r < 0)
+        return r;
+    lock_release(&e->lock);
+    r = engine_record_write(e, &a, NULL);
+    lock_acquire(&e->lock);
+    engine_record_copied_locked(e, &a, r);
+    return r;
+}
+
+static int activate_locked(struct engine *e) REQUIRES_LOCK
+{
+    uint8_t image_uuid[FORMAT_UUID_BYTES];
+    struct core_stats stats;
+    uint32_t epoch;
+    bool marked;
+    int r;
+
+    memcpy(image_uuid, core_image_entry(e->core_image)->uuid, sizeof(image_uuid));
+    if (e->epoch_superblock)
+        return epoch_record_locked(e); /* an earlier attempt came so far */
+    r = engine_settle_locked(e);
+    if (r < 0)
+        return r;
+    core_stats_get(e->core, &stats);
+    epoch = stats.epoch + 1;
+    lock_release(&e->lock);
+    r = write_mark(e, image_uuid, epoch, &marked);
+    lock_acquire(&e->lock);
+    if (r < 0)
+        return r;
+    r = enter_image_locked(e, marked);
+    if (r < 0) {
+        report_error("journal %s: no room for one more image: %s", e->journal.storage->name,
+                     strerror(-r));
+        return r;
+    }
+    r = begin_staging_locked(e, epoch);
+    if (r < 0)
+        return r;
+    r = new_epoch_locked(e);
+    if (r < 0)
+        return r;
+    return epoch_record_locked(e);
+}
+
+int engine_activate(struct engine *e)
+{
+    int r;
+    LOCK_SCOPE(&e->lock);
+
+    while (e->life == ENGINE_ACTIVATING)
+        condition_wait(&e->activated, &e->lock);
+    if (e->life == ENGINE_ACTIVE)
+        return 0; /* also after an abort: reads go on, writes say what is wrong (P4) */
+    if (e->life == ENGINE_STOPPING)
+        return -ESHUTDOWN;
+    if (e->read_only)
+        return -EROFS;
+    if (core_aborted(e->core))
+        return -EIO;
+    engine_move_locked(e, ENGINE_INERT, ENGINE_ACTIVATING);
+    r = activate_locked(e);
+    engine_move_locked(e, ENGINE_ACTIVATING, r == 0 ? ENGINE_ACTIVE : ENGINE_INERT);
+    if (r == 0) {
+        engine_touch_locked(e);
+        engine_arm_locked(e);
+        condition_signal(&e->work);
+    }
+    condition_broadcast(&e->activated);
+    return r;
+}

@@ -1,0 +1,305 @@
+/* writeback: carries out the core's checkpoints, and writes the ring's first lap.
+ *
+ * A thread of its own, which sleeps until the ring is half full, somebody waits for space, or
+ * the disk has been idle for a while.  The clean stop and the activation of a full journal run
+ * a checkpoint in their own thread, with the same code; there is only one at a time.
+ *
+ * An image that can't be written does not stop the journal: its data stays in the ring, the
+ * checkpoint is tried again each second, and only when the ring is full do writers learn of it.
+ * It is reported when it begins and when it has ended.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_state.h"
+#include "report.h"
+#include "staging.h"
+
+/* A trim may be as long as the image, and where holes are not possible zeroes are written: in
+ * pieces, so that a stop is not held up by it. */
+#define ZERO_PIECE (UINT64_C(256) << 20)
+
+/* The first lap is written in pieces; a commit may have to wait for one. */
+#define PREWRITE_PIECE (UINT64_C(1) << 20)
+/* With requests under way, three quarters of the disk's time are theirs. */
+#define PREWRITE_PAUSE 3
+#define PREWRITE_BUSY_NS UINT64_C(200000000)
+
+static bool stop_is_over_locked(const struct engine *e) REQUIRES_LOCK
+{
+    return e->life == ENGINE_STOPPING && clock_now_ns() >= e->stop_deadline_ns;
+}
+
+static bool stop_is_over(struct engine *e) EXCLUDES_LOCK
+{
+    LOCK_SCOPE(&e->lock);
+    return stop_is_over_locked(e);
+}
+
+/* ---- what an image goes through ---- */
+
+/* Called with the result of each attempt.  Says when an image begins to fail and when it is
+ * well again, not each time. */
+static void note_image_locked(struct engine *e, const char *what, int error) REQUIRES_LOCK
+{
+    if (error == 0) {
+        if (e->writeback_error != 0) {
+            report_info("image %s: writeback works again, nothing was lost", e->image->name);
+            e->writeback_error = 0;
+        }
+        return;
+    }
+    if (e->writeback_error != error) {
+        report_error(
+            "image %s: %s failed: %s; what is not written stays in the journal, and is "
+            "tried again every second; writes fail when the journal is full",
+            e->image->name, what, strerror(-error));
+        e->writeback_error = error;
+    }
+}
+
+static int zero_home(struct engine *e, const struct checkpoint_segment *segment)
+{
+    uint64_t offset = segment->offset, end = offset + segment->length;
+    int r = 0;
+
+    while (offset < end && r == 0) {
+        uint64_t piece = end - offset < ZERO_PIECE ? end - offset : ZERO_PIECE;
+
+        r = storage_zero(e->image, offset, piece, segment->source == READ_TRIMMED);
+        offset += piece;
+        if (r == 0 && offset < end && stop_is_over(e))
+            r = -ETIME;
+    }
+    return r;
+}
+
+/* Copies neighbours in the image with one write, from segment i on.  Returns how many, or
+ * -errno; *from_journal tells whose error it is. */
+static int copy_run_home(struct engine *e, const struct checkpoint_step *step, size_t i,
+                         bool *from_journal)
+{
+    uint64_t offset = step->segments[i].offset, end = offset;
+    size_t n = 0;
+    int r;
+
+    *from_journal = true;
+    while (i + n < step->count) {
+        const struct checkpoint_segment *s = &step->segments[i + n];
+
+        if (s->source != READ_JOURNAL || s->offset != end)
+            break;
+        assert(end - offset + s->length <= CHECKPOINT_BYTES);
+        r = storage_read(e->journal.storage, e->copy_buffer + (end - offset), s->length,
+                         engine_file_offset(e, s->position));
+        if (r < 0)
+            return r;
+        end += s->length;
+        n++;
+    }
+    *from_journal = false;
+    r = storage_write(e->image, e->copy_buffer, end - offset, offset);
+    return r < 0 ? r : (int)n;
+}
+
+static int copy_home(struct engine *e, const struct checkpoint_step *step, const char **what)
+{
+    bool from_journal = false;
+    size_t i = 0;
+    int r = 0;
+
+    while (i < step->count && r >= 0) {
+        if (step->segments[i].source == READ_JOURNAL) {
+            r = copy_run_home(e, step, i, &from_journal);
+            i += r < 0 ? 0 : (size_t)r;
+        } else {
+            from_journal = false;
+            r = zero_home(e, &step->segments[i]);
+            i++;
+        }
+    }
+    *what = from_journal ? "reading the journal for it" : "writing";
+    return r < 0 ? r : 0;
+}
+
+/* ---- a checkpoint ---- */
+
+static int await_readers_locked(struct engine *e) REQUIRES_LOCK
+{
+    /* Bounded by the disk: a reader waits for nothing else while it holds its plan. */
+    while (!core_checkpoint_readers_gone(e->core) && !core_aborted(e->core))
+        condition_wait(&e->readers, &e->lock);
+    return 0;
+}
+
+int engine_super_write_locked(struct engine *e, const struct super_plan *plan)
+{
+    int r;
+
+    lock_release(&e->lock);
+    r = storage_write(e->journal.storage, plan->bytes, plan->bytes_count, plan->offset);
+    lock_acquire(&e->lock);
+    if (r < 0)
+        engine_abort_locked(e, "write of the superblock", r);
+    else
+        r = engine_journal_barrier_locked(e);
+    return r;
+}
+
+/* Carries out a step; the lock is dropped over I/O. */
+static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step) REQUIRES_LOCK
+{
+    const char *what = "flushing";
+    int r;
+
+    switch (step->kind) {
+    case STEP_COMMIT:
+        return engine_commit_all_locked(e);
+    case STEP_READERS:
+        return await_readers_locked(e);
+    case STEP_SUPER:
+        return engine_super_write_locked(e, &step->super);
+    case STEP_COPY:
+    case STEP_FLUSH_IMAGE:
+        lock_release(&e->lock);
+        if (step->kind == STEP_COPY)
+            r = copy_home(e, step, &what);
+        else
+            r = storage_barrier(e->image);
+        lock_acquire(&e->lock);
+        if (r < 0 && r != -ETIME)
+            note_image_locked(e, what, r);
+        return r;
+    case STEP_RETIRE:
+    case STEP_DONE:
+        break;
+    }
+    return 0;
+}
+
+/* Runs the checkpoint that was begun.  Between two steps others get the lock. */
+static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
+{
+    struct checkpoint_step *step = e->step;
+    int r;
+
+    for (;;) {
+        if (stop_is_over_locked(e))
+            return -ETIME;
+        r = core_checkpoint_next(e->core, step, clock_wall_us());
+        if (r < 0)
+            return r;
+        if (step->kind == STEP_DONE)
+            break;
+        r = step_carry_out_locked(e, step);
+        core_checkpoint_step_end(e->core, step, r);
+        engine_announce_locked(e);
+        if (r < 0)
+            return r;
+        if (step->kind == STEP_SUPER && step->super.clean && drained != NULL)
+            *drained = true;
+        if (step->kind == STEP_RETIRE) {
+            lock_release(&e->lock);
+            lock_acquire(&e->lock);
+        }
+    }
+    note_image_locked(e, NULL, 0);
+    return 0;
+}
+
+int writeback_checkpoint(struct engine *e, bool clean, bool *drained)
+{
+    int r;
+    LOCK_SCOPE(&e->lock);
+
+    if (e->checkpoint_running)
+        return -EBUSY;
+    r = core_checkpoint_begin(e->core, clean);
+    if (r < 0)
+        return r;
+    e->checkpoint_running = true;
+    r = steps_run_locked(e, drained);
+    e->checkpoint_running = false;
+    return r;
+}
+
+/* ---- the ring's first lap (DESIGN 5.4) ---- */
+
+/* Writes one piece and makes it durable, so that commits find no extents to convert and little
+ * unwritten.  False: nothing to do. */
+static bool prewrite_piece_locked(struct engine *e) REQUIRES_LOCK
+{
+    uint64_t from, count, begun_ns, now_ns;
+    int r;
+
+    if (!core_prewrite_begin(e->core, PREWRITE_PIECE, &from, &count))
+        return false;
+    begun_ns = clock_now_ns();
+    lock_release(&e->lock);
+    r = staging_prewrite(e->journal.storage, engine_file_offset(e, from), count);
+    lock_acquire(&e->lock);
+    /* A failed write is no reason to stop: an append will show if the disk is bad.  A failed
+     * barrier is: it may have been about a record. */
+    if (r == 0)
+        r = engine_journal_barrier_locked(e);
+    core_prewrite_end(e->core, r);
+    engine_announce_locked(e);
+
+    now_ns = clock_now_ns();
+    e->prewrite_ns = now_ns;
+    if (now_ns - e->request_ns < PREWRITE_BUSY_NS)
+        e->prewrite_ns += PREWRITE_PAUSE * (now_ns - begun_ns);
+    return true;
+}
+
+/* ---- the thread ---- */
+
+static bool checkpoint_due_locked(const struct engine *e) REQUIRES_LOCK
+{
+    return !core_aborted(e->core) &&
+           (core_checkpoint_wanted(e->core) || (e->drain && core_checkpoint_possible(e->core)));
+}
+
+/* Does one piece of work if one is due; else returns when one may be due. */
+static void work_locked(struct engine *e) REQUIRES_LOCK
+{
+    uint64_t now_ns = clock_now_ns();
+    int r;
+
+    if (e->life != ENGINE_ACTIVE) {
+        condition_wait(&e->work, &e->lock);
+    } else if (checkpoint_due_locked(e)) {
+        if (now_ns < e->writeback_retry_ns) {
+            condition_wait_until(&e->work, &e->lock, e->writeback_retry_ns);
+            return;
+        }
+        lock_release(&e->lock);
+        r = writeback_checkpoint(e, false, NULL);
+        lock_acquire(&e->lock);
+        if (r < 0) {
+            e->writeback_retry_ns = clock_now_ns() + ENGINE_RETRY_NS;
+        } else {
+            /* What came meanwhile is drained when it is idle again. */
+            e->drain = false;
+            if (core_checkpoint_possible(e->core))
+                engine_arm_locked(e);
+        }
+    } else if (now_ns < e->prewrite_ns) {
+        condition_wait_until(&e->work, &e->lock, e->prewrite_ns);
+    } else if (!prewrite_piece_locked(e)) {
+        condition_wait(&e->work, &e->lock);
+    }
+}
+
+void *writeback_main(void *engine)
+{
+    struct engine *e = engine;
+    LOCK_SCOPE(&e->lock);
+
+    while (e->life != ENGINE_STOPPING)
+        work_locked(e);
+    return NULL;
+}
