@@ -1,0 +1,165 @@
+/* parameters: the plugin's command line, --help and --dump-plugin.
+ *
+ * Paths are made absolute at once: nbdkit changes to / before the first client.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
+
+/* Bound of the map from image to journal, 64 bytes for each piece of the image whose newest
+ * bytes are in the journal: four million pieces, enough for 16 GiB of random writes of 4 KiB. */
+#define MEMORY_DEFAULT (UINT64_C(256) << 20)
+/* 16384 pieces.  With fewer the map would be full, and checkpointed, all the time. */
+#define MEMORY_MIN (UINT64_C(1) << 20)
+
+#define COMMIT_INTERVAL_MIN 0.01
+#define COMMIT_INTERVAL_MAX 3600.
+
+struct engine_config plugin_config = {
+    .recover = ENGINE_RECOVER_DEFAULT,
+    .commit_interval_s = 5,
+    .memory_bytes = MEMORY_DEFAULT,
+};
+
+static char *image_path, *journal_path;
+
+const char plugin_config_help[] =
+    "[file=]<IMAGE>            (required) Raw disk image or block device to serve.\n"
+    "journal=<PATH>            Its journal, a file or a block device.\n"
+    "                          Default: IMAGE.journal, beside the image.\n"
+    "journal-size=<SIZE>       Size of a journal that is created (at least 1M).\n"
+    "                          Default: depends on the size of the image.\n"
+    "data=ordered|journal      What is journaled.  Both journal all data yet.\n"
+    "recover=yes|no|only-check What to do when the journal holds data.\n"
+    "                          Default: yes.\n"
+    "commit-interval=<SECONDS> Unflushed writes are committed by then.  Default: 5.\n"
+    "memory=<SIZE>             Bound of the memory for the map.  Default: 256M.";
+
+static int set_path(char **path, const char *key, const char *value, bool must_exist)
+{
+    char *absolute;
+
+    if (*value == '\0') {
+        nbdkit_error("%s: the path is empty", key);
+        return -1;
+    }
+    /* The real path of the image, so that its journal is found beside it by every name. */
+    absolute = must_exist ? nbdkit_realpath(value) : nbdkit_absolute_path(value);
+    if (absolute == NULL)
+        return -1;
+    free(*path);
+    *path = absolute;
+    return 0;
+}
+
+static int set_size(uint64_t *size, const char *key, const char *value, uint64_t min)
+{
+    int64_t parsed = nbdkit_parse_size(value);
+
+    if (parsed < 0)
+        return -1;
+    if ((uint64_t)parsed < min) {
+        nbdkit_error("%s=%s is too small: at least %" PRIu64 " bytes are needed", key, value,
+                     min);
+        return -1;
+    }
+    *size = parsed;
+    return 0;
+}
+
+static int set_commit_interval(const char *value)
+{
+    char *end;
+    double seconds;
+
+    errno = 0;
+    seconds = strtod(value, &end);
+    if (errno != 0 || end == value || *end != '\0' || !isfinite(seconds) ||
+        seconds < COMMIT_INTERVAL_MIN || seconds > COMMIT_INTERVAL_MAX) {
+        nbdkit_error("commit-interval=%s: must be a number of seconds from %g to %g", value,
+                     COMMIT_INTERVAL_MIN, COMMIT_INTERVAL_MAX);
+        return -1;
+    }
+    plugin_config.commit_interval_s = seconds;
+    return 0;
+}
+
+static int set_recover(const char *value)
+{
+    if (strcmp(value, "yes") == 0) {
+        plugin_config.recover = ENGINE_RECOVER_YES;
+    } else if (strcmp(value, "no") == 0) {
+        plugin_config.recover = ENGINE_RECOVER_NO;
+    } else if (strcmp(value, "only-check") == 0) {
+        plugin_config.recover = ENGINE_RECOVER_ONLY_CHECK;
+    } else {
+        nbdkit_error("recover=%s: must be yes, no or only-check", value);
+        return -1;
+    }
+    return 0;
+}
+
+int plugin_config_set(const char *key, const char *value)
+{
+    uint64_t memory;
+
+    if (strcmp(key, "file") == 0)
+        return set_path(&image_path, key, value, true);
+    if (strcmp(key, "journal") == 0)
+        return set_path(&journal_path, key, value, false);
+    if (strcmp(key, "journal-size") == 0)
+        return set_size(&plugin_config.journal_size, key, value, FORMAT_JOURNAL_MIN);
+    if (strcmp(key, "memory") == 0) {
+        if (set_size(&memory, key, value, MEMORY_MIN) < 0)
+            return -1;
+        plugin_config.memory_bytes = memory;
+        return 0;
+    }
+    if (strcmp(key, "commit-interval") == 0)
+        return set_commit_interval(value);
+    if (strcmp(key, "recover") == 0)
+        return set_recover(value);
+    if (strcmp(key, "data") == 0) {
+        /* Both journal everything yet. */
+        if (strcmp(value, "ordered") == 0 || strcmp(value, "journal") == 0)
+            return 0;
+        nbdkit_error("data=%s: must be ordered or journal", value);
+        return -1;
+    }
+    nbdkit_error("unknown parameter '%s'; `nbdkit journal --help` lists them", key);
+    return -1;
+}
+
+int plugin_config_complete(void)
+{
+    if (image_path == NULL) {
+        nbdkit_error("which image? Say file=IMAGE");
+        return -1;
+    }
+    plugin_config.image_path = image_path;
+    plugin_config.journal_path = journal_path;
+    return 0;
+}
+
+void plugin_config_free(void)
+{
+    free(image_path);
+    free(journal_path);
+    image_path = journal_path = NULL;
+}
+
+void plugin_dump(void)
+{
+    printf("journal_format_version=%u\n", FORMAT_VERSION);
+    printf("journal_features=fua,flush,trim,zero,fast-zero,extents,cache,multi-conn\n");
+    printf("journal_size_min=%" PRIu64 "\n", FORMAT_JOURNAL_MIN);
+    printf("journal_size_max=%" PRIu64 "\n", FORMAT_JOURNAL_MAX);
+    printf("journal_record_max=%u\n", FORMAT_RECORD_MAX);
+    printf("journal_memory_default=%" PRIu64 "\n", MEMORY_DEFAULT);
+    printf("journal_data_modes=journal\n");
+}

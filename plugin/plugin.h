@@ -1,0 +1,28 @@
+/* plugin: what the files of the plugin share.
+ *
+ *   parameters.c   config, config_complete, --help, --dump-plugin
+ *   journal.c      life cycle and requests
+ *   log.c          the words of journal/ in nbdkit's log, its errors on NBD's wire
+ */
+#ifndef PLUGIN_H
+#define PLUGIN_H
+
+#define NBDKIT_API_VERSION 2
+#include <nbdkit-plugin.h>
+
+#include "engine.h"
+
+/* parameters.c */
+extern struct engine_config plugin_config;
+extern const char plugin_config_help[];
+int plugin_config_set(const char *key, const char *value);
+int plugin_config_complete(void);
+void plugin_dump(void);
+void plugin_config_free(void);
+
+/* log.c */
+void plugin_log_begin(void);
+/* -1 with nbdkit's error set for `error` (-errno), or 0 for >= 0: what a callback returns. */
+int plugin_result(int error);
+
+#endif
