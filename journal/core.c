@@ -227,6 +227,23 @@ void core_super_end(struct core *c, struct super_plan *plan, int error)
     core_space_changed(c);
 }
 
+/* The records that are given up still stand in the ring, whole, right behind the tail that the
+ * CLEAN superblock will name.  So that no later recovery takes them for what follows it, or for
+ * witnesses of damage, that tail is of this epoch, which has no record, and has an lsn beyond all
+ * of them (and beyond those of a torn end: format.h). */
+int core_cut(struct core *c)
+{
+    uint64_t lsn = format_lsn_beyond(&c->tail, c->epoch, c->sb.ring_bytes);
+
+    assert(c->life == CORE_ACTIVATED && c->checkpoint.phase == CHECKPOINT_IDLE);
+    assert(lsn > c->last_lsn);
+    if (lsn >= FORMAT_LSN_MAX - 2)
+        return -EOVERFLOW;
+    c->last_lsn = c->published_lsn = c->durable.lsn = lsn;
+    c->durable.epoch = c->epoch;
+    return 0;
+}
+
 /* ---- abort, numbers ---- */
 
 /* P4: from here on nothing is admitted and nothing is reported durable.  Appends that are still

@@ -86,6 +86,12 @@ int core_super_begin(struct core *c, uint64_t now_us, struct super_plan *plan);
  * journal aborts. Frees plan->bytes. */
 void core_super_end(struct core *c, struct super_plan *plan, int error);
 
+/* Gives up the records that recovery was told to leave out by to_lsn (nbdjournal replay --to).
+ * After core_activate is durable, instead of core_epoch_begin; then a checkpoint with `clean`
+ * makes it final, and until that is durable a crash brings the records back.  0, -EOVERFLOW (no
+ * lsns are left). */
+int core_cut(struct core *c);
+
 /* ---- append ---- */
 
 enum append_state {

@@ -186,6 +186,17 @@ uint64_t format_span(uint64_t payload_bytes)
     return (FORMAT_RECORD_BYTES + payload_bytes + FORMAT_UNIT - 1) / FORMAT_UNIT * FORMAT_UNIT;
 }
 
+uint64_t format_lsn_beyond(const struct ring_mark *tail, uint32_t epoch, uint64_t ring_bytes)
+{
+    uint64_t epochs = 2 * ((uint64_t)epoch - tail->epoch) + 2;
+    uint64_t lsn;
+
+    if (__builtin_mul_overflow(epochs, 1 + ring_bytes / FORMAT_UNIT, &lsn) ||
+        __builtin_add_overflow(lsn, tail->lsn, &lsn))
+        return UINT64_MAX;
+    return lsn;
+}
+
 /* ---- records ---- */
 
 static bool record_kind_valid(const struct record *r)

@@ -155,6 +155,8 @@ static int accept(struct recovery *r)
     r->looked_behind = false;
     r->result.torn = false;
     go_to(r, r->last.position, RECOVERY_HEADER);
+    if (record->lsn == r->to_lsn) /* what is behind is not asked for, damaged or not */
+        r->state = RECOVERY_COMPLETE;
     if (r->visit != NULL)
         e = r->visit(r->opaque, record);
     if (e < 0 || record->kind == RECORD_PAD || record->kind == RECORD_EPOCH)
