@@ -340,6 +340,39 @@ static void file_close(struct storage *s)
     free(f);
 }
 
+/* ---- size ---- */
+
+/* Space for the part that is new, so that writing it can't fail for want of it. */
+static int file_grow(struct storage *s, uint64_t size)
+{
+    int r;
+
+    do {
+        r = fallocate(s->fd, 0, s->size, size - s->size);
+    } while (r == -1 && errno == EINTR);
+    if (r == -1 && (errno == EOPNOTSUPP || errno == ENOSYS))
+        r = ftruncate(s->fd, size);
+    return r == -1 ? -errno : 0;
+}
+
+int storage_resize(struct storage *s, uint64_t size)
+{
+    uint64_t old = s->size;
+    int e;
+
+    if (s->ops != &storage_file_ops || s->is_block)
+        return -ENOTSUP;
+    e = size > old ? file_grow(s, size) : ftruncate(s->fd, size) == -1 ? -errno : 0;
+    if (e == 0 && fsync(s->fd) == -1)
+        e = -errno;
+    if (e == 0)
+        s->size = size;
+    else if (size > old && ftruncate(s->fd, old) == -1)
+        report_debug("%s: can't be cut back to %llu bytes: %s", s->name,
+                     (unsigned long long)old, strerror(errno));
+    return e;
+}
+
 const struct storage_ops storage_file_ops = {
     .read = file_read,
     .read_cold = file_read_cold,

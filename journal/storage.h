@@ -95,4 +95,8 @@ int storage_extent(struct storage *s, uint64_t offset, enum storage_extent_kind 
                    uint64_t *count);
 void storage_close(struct storage *s); /* NULL is allowed */
 
+/* Gives a regular file another size, durably.  What it grows by is allocated; on error it is as
+ * long as before (nbdjournal resize).  0 or -errno; -ENOTSUP: no regular file. */
+int storage_resize(struct storage *s, uint64_t size);
+
 #endif
