@@ -93,11 +93,12 @@ static enum format_verdict find_second(struct reader *r, const struct superblock
     return why;
 }
 
+/* The rings may differ: nbdjournal resize was killed between the two copies, and the newer one
+ * counts. */
 static bool one_journal(const struct superblock *a, const struct superblock *b)
 {
     return memcmp(a->uuid, b->uuid, FORMAT_UUID_BYTES) == 0 &&
-           a->sector_bytes == b->sector_bytes && a->super_bytes == b->super_bytes &&
-           a->ring_bytes == b->ring_bytes;
+           a->sector_bytes == b->sector_bytes && a->super_bytes == b->super_bytes;
 }
 
 static void choose(struct superblocks *out, struct superblock copies[2])
