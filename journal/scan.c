@@ -91,8 +91,8 @@ void journal_report_damage(const struct journal_file *jf, const struct recovery_
         "journal %s is damaged: the record behind lsn %" PRIu64 ", at byte %" PRIu64
         ", does not prove itself, but the one at byte %" PRIu64
         " says that all up to lsn %" PRIu64
-        " was durable; nothing was changed.  Restore it from a copy, or replay what is "
-        "whole onto a copy of the image (nbdjournal replay %s IMAGE --to %" PRIu64 ")",
+        " was durable; nothing was changed.  Copy journal and image away before anything "
+        "else.  Then bring home what is whole: nbdjournal replay %s --to %" PRIu64,
         name, result->cut.lsn, file_offset(&jf->sb, result->lost_position),
         file_offset(&jf->sb, result->witness_position), result->durable_seen, name,
         result->cut.lsn);
