@@ -27,7 +27,7 @@ import nbd
 SOURCE = os.environ.get("JOURNAL_SOURCE") or os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 BUILD = os.environ.get("JOURNAL_BUILD") or os.path.join(SOURCE, "build")
 PLUGIN = os.environ.get("JOURNAL_PLUGIN") or os.path.join(BUILD, "plugin/nbdkit-journal-plugin.so")
-NBDJOURNAL = os.path.join(BUILD, "tools/nbdjournal")
+NBDJOURNAL = os.path.join(BUILD, "tools/nbdjournal/nbdjournal")
 
 os.environ["PATH"] = "/usr/bin:/usr/sbin:/sbin:" + os.environ["PATH"]
 os.environ["LC_ALL"] = "C"

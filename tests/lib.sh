@@ -20,7 +20,7 @@ export LC_ALL=C
 
 # Another plugin shows what a test asks of us that others do not.
 plugin=${JOURNAL_PLUGIN-$JOURNAL_BUILD/plugin/nbdkit-journal-plugin.so}
-nbdjournal=$JOURNAL_BUILD/tools/nbdjournal
+nbdjournal=$JOURNAL_BUILD/tools/nbdjournal/nbdjournal
 
 # Short, since a Unix socket's path has room for 107 bytes.
 dir=$(mktemp -d /tmp/journal-test.XXXXXX)

@@ -1,0 +1,18 @@
+#!/bin/bash
+# check JOURNAL IMAGE: is it the one that the journal knows?
+. "$(dirname "$0")/tools.sh"
+requires_marks
+
+fill records=5
+expect_exit 1 check "$journal" "$image"
+expect_match "$out" "$image: the image that the journal knows"
+# The same bytes, the same mark, and yet another file.
+cp --preserve=xattr "$image" "$dir/copy.img"
+expect_exit 2 check "$journal" "$dir/copy.img"
+expect_match "$out" 'adopt'
+make_image 1M "$dir/other.img"
+expect_exit 2 check "$journal" "$dir/other.img"
+expect_exit 2 check "$journal" "$image" "$dir/other.img"
+expect_exit 3 check "$journal" "$dir/missing.img"
+truncate -s 512K "$image"
+expect_exit 2 check "$journal" "$image"
