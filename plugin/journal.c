@@ -67,19 +67,22 @@ static void plugin_cleanup(void)
 
 /* ---- connections ---- */
 
+/* A handle says only if its client may write. */
+static const char may_write, may_read;
+
 static void *plugin_open(int readonly)
 {
     int r;
 
-    if (!readonly && !engine_read_only(engine)) {
-        r = engine_activate(engine);
-        if (r < 0) {
-            nbdkit_error("the journal can't be made writable, so this client is refused");
-            plugin_result(r);
-            return NULL;
-        }
+    if (readonly || engine_read_only(engine))
+        return (void *)&may_read;
+    r = engine_activate(engine);
+    if (r < 0) {
+        nbdkit_error("the journal can't be made writable, so this client is refused");
+        plugin_result(r);
+        return NULL;
     }
-    return NBDKIT_HANDLE_NOT_NEEDED;
+    return (void *)&may_write;
 }
 
 static int64_t plugin_get_size(void *handle)
@@ -90,8 +93,14 @@ static int64_t plugin_get_size(void *handle)
 
 static int plugin_can_write(void *handle)
 {
-    (void)handle;
-    return !engine_read_only(engine);
+    return handle == &may_write;
+}
+
+/* Who can't write has nothing to flush.  What an earlier life of the server has answered gets
+ * durable with the first client that may write, since that takes writing (staging). */
+static int plugin_can_flush(void *handle)
+{
+    return handle == &may_write;
 }
 
 static int plugin_yes(void *handle)
@@ -223,7 +232,7 @@ static struct nbdkit_plugin plugin = {
     .open = plugin_open,
     .get_size = plugin_get_size,
     .can_write = plugin_can_write,
-    .can_flush = plugin_yes,
+    .can_flush = plugin_can_flush,
     .can_trim = plugin_yes,
     .can_zero = plugin_yes,
     .can_fast_zero = plugin_yes,

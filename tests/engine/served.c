@@ -67,6 +67,30 @@ struct engine *files_serve(const struct files *files)
     return e;
 }
 
+int files_open_faulty(const struct files *files, struct engine **e, struct storage **journal,
+                      struct storage **image)
+{
+    if (access(files->journal, F_OK) != 0)
+        CHECK(journal_create_file(files->journal, files->config.journal_size, false) == 0);
+    CHECK(storage_open_file(image, files->image, "image", false, false, true) == 0);
+    CHECK(storage_open_file(journal, files->journal, "journal", false, false, true) == 0);
+    *image = faulty_create(*image, false);
+    *journal = faulty_create(*journal, false);
+    CHECK(*image != NULL && *journal != NULL);
+    return engine_open_storages(e, &files->config, *journal, *image);
+}
+
+struct engine *files_serve_faulty(const struct files *files, struct storage **journal,
+                                  struct storage **image)
+{
+    struct engine *e;
+
+    CHECK(files_open_faulty(files, &e, journal, image) == 0);
+    CHECK(engine_start(e) == 0);
+    CHECK(engine_activate(e) == 0);
+    return e;
+}
+
 void served_stop(struct engine *e)
 {
     CHECK(engine_stop(e, 60) == 0);
@@ -117,6 +141,20 @@ void assert_disk(struct engine *e, const uint8_t *model, size_t count)
         at += n;
     }
     free(buf);
+}
+
+uint8_t *file_bytes(const char *path, size_t *count)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint8_t *bytes;
+
+    CHECK(fd >= 0 && fstat(fd, &st) == 0);
+    bytes = malloc(st.st_size);
+    CHECK(bytes != NULL && pread(fd, bytes, st.st_size, 0) == st.st_size);
+    close(fd);
+    *count = st.st_size;
+    return bytes;
 }
 
 uint64_t random_next(uint64_t *state)

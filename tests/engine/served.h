@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "engine.h"
+#include "faulty.h"
 #include "words.h"
 
 #define CHECK(condition)                                                            \
@@ -39,6 +40,13 @@ int files_drop(void **state);
 
 /* Opens, starts and activates. */
 struct engine *files_serve(const struct files *files);
+/* Opens on storages that fail as told (made here, owned by the engine); a missing journal is
+ * created.  They look remote: no marks, no staging. */
+int files_open_faulty(const struct files *files, struct engine **e, struct storage **journal,
+                      struct storage **image);
+/* The same, started and activated. */
+struct engine *files_serve_faulty(const struct files *files, struct storage **journal,
+                                  struct storage **image);
 /* A clean stop, which must drain; closes. */
 void served_stop(struct engine *e);
 
@@ -46,6 +54,9 @@ void served_stop(struct engine *e);
 void assert_file(const char *path, const uint8_t *model, size_t count);
 /* All that the engine reads must be the model's. */
 void assert_disk(struct engine *e, const uint8_t *model, size_t count);
+
+/* The whole file. */
+uint8_t *file_bytes(const char *path, size_t *count);
 
 /* A simple generator: the same numbers from the same seed. */
 uint64_t random_next(uint64_t *state);
