@@ -82,7 +82,8 @@ void batch_destroy(struct batch *b);
 
 enum batch_answer { BATCH_GO, BATCH_WAIT };
 
-/* A flush needs a commit that has not begun yet.  `client` is who it is (the peer), `connection`
+/* A flush needs a commit that has not begun yet.  `client` is who it is (the peer),
+ * `connection`
  * the way it came; any numbers.  True: a commit is held back and its leader must look again
  * (batch_consult): it may begin, or is to wake earlier than it was told. */
 bool batch_arrive(struct batch *b, uint64_t client, uint64_t connection, uint64_t now_ns);

@@ -137,7 +137,8 @@ extern const struct policy policy_none, policy_jbd, policy_jbd2, policy_rally;
 /* batch_connection.c */
 int batch_connections_create(struct batch *b, uint32_t count);
 void batch_connections_destroy(struct batch *b);
-/* Finds it, or gives it a place: that of the one that is silent longest.  NULL: all are busy. */
+/* Finds it, or gives it a place: that of the one that is silent longest.  NULL: all are busy.
+ */
 struct connection *batch_connection_get(struct batch *b, uint64_t key);
 void batch_connection_arrived(struct batch *b, struct connection *c, bool covered);
 void batch_connection_drop(struct batch *b, uint64_t key);

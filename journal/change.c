@@ -22,6 +22,7 @@ struct change {
     bool fua;
     uint64_t offset, length;
     const void *payload; /* WRITE */
+    const struct engine_client *who;
     uint64_t payload_sum;
 };
 
@@ -113,7 +114,8 @@ void engine_record_copied_locked(struct engine *e, struct append *a, int error)
 
 /* P0: waits until this record and all before it are copied.  P1: with fua until they are
  * durable. */
-static int publish(struct engine *e, struct append *a, int error, bool fua) EXCLUDES_LOCK
+static int publish(struct engine *e, struct append *a, int error,
+                   const struct change *change) EXCLUDES_LOCK
 {
     LOCK_SCOPE(&e->lock);
 
@@ -122,7 +124,7 @@ static int publish(struct engine *e, struct append *a, int error, bool fua) EXCL
         engine_await_published_locked(e);
     if (a->state == APPEND_FAILED)
         return -EIO;
-    return fua ? engine_commit_wait_locked(e, a->record.lsn) : 0;
+    return change->fua ? engine_commit_wait_locked(e, a->record.lsn, change->who) : 0;
 }
 
 static void submit(struct engine *e) EXCLUDES_LOCK
@@ -141,13 +143,14 @@ static int change_once(struct engine *e, const struct change *change)
     if (r < 0)
         return r;
     r = engine_record_write(e, &a, change->payload);
-    r = publish(e, &a, r, change->fua);
+    r = publish(e, &a, r, change);
     if (r == 0 && !change->fua)
         submit(e);
     return r;
 }
 
-int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t offset, bool fua)
+int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t offset, bool fua,
+                 const struct engine_client *who)
 {
     const uint8_t *bytes = buf;
     uint32_t atomic_max = e->atomic_max;
@@ -164,6 +167,7 @@ int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t off
             .length = part,
             .payload = bytes,
             .payload_sum = format_sum(e->seed, bytes, part),
+            .who = who,
         };
         r = change_once(e, &change);
         bytes += part;
@@ -173,19 +177,22 @@ int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t off
     return r;
 }
 
-int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim, bool fua)
+int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim, bool fua,
+                const struct engine_client *who)
 {
     struct change change = {
         .kind = may_trim ? RECORD_TRIM : RECORD_ZERO,
         .fua = fua,
         .offset = offset,
         .length = count,
+        .who = who,
     };
 
     return count == 0 ? 0 : change_once(e, &change);
 }
 
-int engine_trim(struct engine *e, uint32_t count, uint64_t offset, bool fua)
+int engine_trim(struct engine *e, uint32_t count, uint64_t offset, bool fua,
+                const struct engine_client *who)
 {
-    return engine_zero(e, count, offset, true, fua);
+    return engine_zero(e, count, offset, true, fua, who);
 }

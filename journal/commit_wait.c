@@ -23,6 +23,7 @@ static void wake_all_locked(struct engine *e) REQUIRES_LOCK
 {
     condition_broadcast(&e->durable[0]);
     condition_broadcast(&e->durable[1]);
+    condition_broadcast(&e->gather);
     condition_broadcast(&e->barrier_free);
     condition_broadcast(&e->readers);
     condition_broadcast(&e->work);
@@ -174,8 +175,12 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     uint64_t from, to;
     int r;
 
+    e->committing = true;
     e->commit_target_lsn = commit->target_lsn;
     e->uncommitted_ns = 0;
+    batch_commit_begin(e->batch, begun_ns);
+    if (e->gathering)
+        condition_signal(&e->gather); /* this one takes it along */
 
     r = seal_locked(e, commit);
     while (!core_commit_ready(e->core, commit))
@@ -188,6 +193,9 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     ended_ns = clock_now_ns();
 
     core_commit_end(e->core, commit, r);
+    e->committing = false;
+    batch_commit_end(e->batch, ended_ns, commit->mark.position - e->committed_position, r);
+    e->committed_position = commit->mark.position;
     condition_broadcast(&e->durable[number % 2]);
     condition_signal(&e->durable[(number + 1) % 2]);
     engine_announce_locked(e);
@@ -200,47 +208,91 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     return r;
 }
 
-/* Sleeps until the commit in flight has ended, if it covers lsn (admitted before it began), or
- * until the next one has, or must be led. */
-static int await_commit_locked(struct engine *e, uint64_t lsn) REQUIRES_LOCK
+/* Somebody waits for lsn now.  The commit in flight may cover it (admitted before it began). */
+static void arrive_locked(struct engine *e, uint64_t lsn,
+                          const struct engine_client *who) REQUIRES_LOCK
 {
-    uint64_t number = e->commit_number + (lsn > e->commit_target_lsn ? 1 : 0);
+    uint64_t now_ns = clock_now_ns();
 
-    condition_wait(&e->durable[number % 2], &e->lock);
-    return 0;
+    if (e->committing && lsn <= e->commit_target_lsn)
+        batch_arrive_covered(e->batch, who->client, who->connection, now_ns);
+    else if (batch_arrive(e->batch, who->client, who->connection, now_ns))
+        condition_signal(&e->gather);
 }
 
-int engine_commit_wait_locked(struct engine *e, uint64_t lsn)
+/* Holds the next commit back as long as company is worth the wait (batch.h), or until one
+ * begins that
+ * nobody waited for. */
+static void gather_locked(struct engine *e) REQUIRES_LOCK
+{
+    uint64_t until_ns;
+
+    e->gathering = true;
+    while (!e->committing && !core_aborted(e->core) &&
+           batch_consult(e->batch, clock_now_ns(), &until_ns) == BATCH_WAIT)
+        condition_wait_until(&e->gather, &e->lock, until_ns);
+    e->gathering = false;
+}
+
+/* Sleeps until the commit in flight has ended, if it covers lsn, or until the next one has, or
+ * must be led. */
+static void await_commit_locked(struct engine *e, uint64_t lsn) REQUIRES_LOCK
+{
+    bool covered = e->committing && lsn <= e->commit_target_lsn;
+
+    condition_wait(&e->durable[(e->commit_number + !covered) % 2], &e->lock);
+}
+
+int engine_commit_wait_locked(struct engine *e, uint64_t lsn, const struct engine_client *who)
 {
     struct commit commit;
-    int r;
+    bool gathered = who == NULL;
+    int r = core_durable_check(e->core, lsn);
 
-    for (;;) {
-        r = core_durable_check(e->core, lsn);
-        if (r != -EAGAIN)
-            return r;
-        r = core_commit_begin(e->core, &commit, clock_wall_us());
-        if (r == 0)
-            r = lead_locked(e, &commit);
-        else if (r == -EBUSY)
-            r = await_commit_locked(e, lsn);
-        else if (r == 1)
-            r = -EIO; /* no such lsn: the core would have said so */
-        if (r < 0)
-            return -EIO;
+    if (r != -EAGAIN)
+        return r;
+    if (who != NULL)
+        arrive_locked(e, lsn, who);
+    while ((r = core_durable_check(e->core, lsn)) == -EAGAIN) {
+        if (e->committing || (e->gathering && who != NULL)) {
+            await_commit_locked(e, lsn);
+            gathered = who == NULL;
+        } else if (!gathered) {
+            gather_locked(e);
+            gathered = true;
+        } else {
+            r = core_commit_begin(e->core, &commit, clock_wall_us());
+            if (r == 0)
+                r = lead_locked(e, &commit);
+            if (r != 0)
+                /* 1, nothing to commit: no such lsn, the core would have said so */
+                return -EIO;
+        }
     }
+    return r;
 }
 
 int engine_commit_all_locked(struct engine *e)
 {
     struct commit commit;
-    int r = core_commit_begin(e->core, &commit, clock_wall_us());
+    int r;
 
+    if (e->committing) {
+        await_commit_locked(e, 0);
+        return 0;
+    }
+    r = core_commit_begin(e->core, &commit, clock_wall_us());
     if (r == 0)
         return lead_locked(e, &commit);
-    if (r == -EBUSY)
-        return await_commit_locked(e, 0);
     return r < 0 ? r : 0;
+}
+
+void engine_disconnect(struct engine *e, const struct engine_client *who)
+{
+    LOCK_SCOPE(&e->lock);
+
+    if (batch_disconnect(e->batch, who->connection, clock_now_ns()))
+        condition_signal(&e->gather);
 }
 
 /* A flush while there is no client yet that may write: what recovery found was answered by a
@@ -259,7 +311,7 @@ static int flush_recovered_locked(struct engine *e) REQUIRES_LOCK
     return r;
 }
 
-int engine_flush(struct engine *e)
+int engine_flush(struct engine *e, const struct engine_client *who)
 {
     uint64_t target;
     LOCK_SCOPE(&e->lock);
@@ -275,5 +327,5 @@ int engine_flush(struct engine *e)
         e->empty_flushes++;
         return 0;
     }
-    return engine_commit_wait_locked(e, target);
+    return engine_commit_wait_locked(e, target, who);
 }

@@ -1,7 +1,8 @@
 /* create: a new journal, as a file or on a block device.
  *
  * A file is made under no name (O_TMPFILE), filled, made durable, and only then linked to its
- * path; the directory is fsynced last.  So no crash leaves half a journal, or a leftover.  Where
+ * path; the directory is fsynced last.  So no crash leaves half a journal, or a leftover.
+ * Where
  * a file system can't do that, the file is PATH.new first, and one that a crash left there is
  * replaced.  Linking never replaces anything, also not a symbolic link.
  *

@@ -1,9 +1,8 @@
 /* engine: threads, locks, clock and libev loop around the core; executes its plans on storages.
  *
  * Lock ranking: there is one lock, engine->lock (a mutex).  It protects the core and every
- * field of the
- * engine that says so.  It is never held over I/O, over a copy of payload, or while another
- * lock is taken.
+ * field of the engine that says so.  It is never held over I/O, over a copy of payload, or
+ * while another lock is taken.
  *
  * Conditions (all with engine->lock):
  *   published   the published lsn moved: those who were admitted earlier and copied later (P0)
@@ -12,21 +11,22 @@
  *   work        the writeback thread has something to do
  *
  * Threads: the caller's (nbdkit's) do admission, copying, commits (leader/follower: the
- * flushing thread itself leads, DESIGN 4) and
- * reads; the writeback thread runs checkpoints and prewrites the ring; the loop thread
- * (libev, own loop, never the default one:
- * DESIGN 5.19) keeps time: commit interval, idle drain.
+ * flushing thread itself leads, DESIGN 4) and reads; the writeback thread runs checkpoints and
+ * prewrites the ring; the loop thread (libev, own loop, never the default one: DESIGN 5.19)
+ * keeps time: commit interval, idle drain.
  */
 #ifndef JOURNAL_ENGINE_H
 #define JOURNAL_ENGINE_H
 
 #include "attach.h"
+#include "batch.h"
 #include "core.h"
 
 struct engine;
 
 enum engine_recover {
-    ENGINE_RECOVER_DEFAULT, /* yes, unless answered writes may be lost: then a person must say yes */
+    /* yes, unless answered writes may be lost: then a person must say yes */
+    ENGINE_RECOVER_DEFAULT,
     ENGINE_RECOVER_YES,
     ENGINE_RECOVER_NO,
     ENGINE_RECOVER_ONLY_CHECK,
@@ -37,16 +37,16 @@ struct engine_config {
     const char *journal_path; /* NULL: image_path + ".journal" */
     uint64_t journal_size;    /* for a missing journal; 0: default */
     enum engine_recover recover;
-    double commit_interval_s; /* > 0 */
-    size_t memory_bytes;      /* bound of the map */
-    bool trace_commits;       /* a report_debug line for each commit */
+    double commit_interval_s;  /* > 0 */
+    size_t memory_bytes;       /* bound of the map */
+    struct batch_config batch; /* how long a commit waits for company */
+    bool trace_commits;        /* a report_debug line for each commit */
 };
 
-/* Opens, locks, creates a missing journal (never for an image that is marked for another
- * one), compares identities, recovers.
- * For nbdkit's get_ready: no threads yet, and nothing but a missing journal is written.
- * Reports its errors.
- * 0; -ECANCELED for ONLY_CHECK when all is well (reported what was found); other -errno. */
+/* Opens, locks, creates a missing journal (never for an image that is marked for another one),
+ * compares identities, recovers. For nbdkit's get_ready: no threads yet, and nothing but a
+ * missing journal is written. Reports its errors. 0; -ECANCELED for ONLY_CHECK when all is
+ * well (reported what was found); other -errno. */
 int engine_open(struct engine **out, const struct engine_config *config);
 
 /* The same with storages that the caller opened (tests: simulated or failing disks). Takes
@@ -58,9 +58,8 @@ int engine_open_storages(struct engine **out, const struct engine_config *config
 int engine_start(struct engine *e);
 
 /* Before the first writable client (nbdkit's open with readonly false); cheap when already
- * done; thread-safe.  Barrier, mark on the image,
- * superblock with the new epoch, EPOCH record.  -EROFS if image or journal were opened
- * read-only. */
+ * done; thread-safe.  Barrier, mark on the image, superblock with the new epoch, EPOCH record.
+ * -EROFS if image or journal were opened read-only. */
 int engine_activate(struct engine *e);
 
 uint64_t engine_image_size(const struct engine *e);
@@ -68,13 +67,25 @@ bool engine_read_only(const struct engine *e);
 uint32_t engine_atomic_max(const struct engine *e);
 bool engine_is_rotational(const struct engine *e);
 
+/* Who asks.  Steers how long a commit waits for company and nothing else: safety never depends
+ * on it.  Any numbers: `client` is the same for all connections of a peer (DESIGN 2),
+ * `connection` is not. */
+struct engine_client {
+    uint64_t client, connection;
+};
+/* The connection is gone: no commit waits for it any more. */
+void engine_disconnect(struct engine *e, const struct engine_client *who);
+
 /* Requests.  Any thread.  0 or -errno (EIO, ENOSPC, EINVAL, EROFS, ENOMEM).  Ranges must be
  * inside the image. */
 int engine_read(struct engine *e, void *buf, uint32_t count, uint64_t offset);
-int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t offset, bool fua);
-int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim, bool fua);
-int engine_trim(struct engine *e, uint32_t count, uint64_t offset, bool fua);
-int engine_flush(struct engine *e);
+int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t offset, bool fua,
+                 const struct engine_client *who);
+int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim, bool fua,
+                const struct engine_client *who);
+int engine_trim(struct engine *e, uint32_t count, uint64_t offset, bool fua,
+                const struct engine_client *who);
+int engine_flush(struct engine *e, const struct engine_client *who);
 int engine_cache(struct engine *e, uint32_t count, uint64_t offset);
 
 enum engine_extent { ENGINE_DATA, ENGINE_HOLE_ZERO, ENGINE_ZERO };

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <sys/queue.h>
 
+#include "batch.h"
 #include "core.h"
 #include "engine.h"
 #include "lock.h"
@@ -61,6 +62,7 @@ struct engine {
     struct lock lock;
     struct condition published;
     struct condition durable[2]; /* of commit number n: [n % 2] */
+    struct condition gather;     /* the leader that holds a commit back */
     struct condition work;
     struct condition readers;
     struct condition barrier_free;
@@ -82,9 +84,13 @@ struct engine {
 
     TAILQ_HEAD(admission_queue, admission) admissions GUARDED; /* "space" */
 
-    uint64_t commit_number GUARDED;     /* of the commit that is in flight, or the last */
-    uint64_t commit_target_lsn GUARDED; /* what it covers */
-    bool recovered_durable GUARDED;     /* a barrier covered all that recovery found */
+    struct batch *batch GUARDED;         /* how long a commit waits for company */
+    bool gathering GUARDED;              /* its leader holds the next commit back */
+    bool committing GUARDED;             /* a commit is in flight */
+    uint64_t commit_number GUARDED;      /* of the commit that is in flight, or the last */
+    uint64_t commit_target_lsn GUARDED;  /* what it covers */
+    uint64_t committed_position GUARDED; /* end of the last one in the ring */
+    bool recovered_durable GUARDED;      /* a barrier covered all that recovery found */
     uint64_t empty_flushes GUARDED;
     bool barrier_busy GUARDED; /* a barrier of the journal is under way */
 
@@ -138,9 +144,11 @@ int engine_submit_locked(struct engine *e, uint64_t from, uint64_t to) REQUIRES_
 /* Submits what has piled up, so that a flush finds little left.  True if there was any.
  * commit_wait.c */
 bool engine_submit_all_locked(struct engine *e) REQUIRES_LOCK;
-/* Returns when everything up to lsn is durable, or -EIO.  Drops the lock while it waits.
- * commit_wait.c */
-int engine_commit_wait_locked(struct engine *e, uint64_t lsn) REQUIRES_LOCK;
+/* Returns when everything up to lsn is durable, or -EIO.  `who` waits (NULL: nobody who could
+ * be
+ * company).  Drops the lock while it waits.  commit_wait.c */
+int engine_commit_wait_locked(struct engine *e, uint64_t lsn,
+                              const struct engine_client *who) REQUIRES_LOCK;
 /* Leads a commit of all that is admitted, or waits for the end of the one in flight.
  * commit_wait.c */
 int engine_commit_all_locked(struct engine *e) REQUIRES_LOCK;

@@ -1,6 +1,7 @@
 /* scan: brings the ring of a real journal to the core's recovery, and says what was found.
  *
- * Past the page cache, in large pieces, one after the other: a piece is read, then its checksums
+ * Past the page cache, in large pieces, one after the other: a piece is read, then its
+ * checksums
  * are computed.  Checking runs at many times the speed of a disk, so overlapping the two would
  * gain little.
  */

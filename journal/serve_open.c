@@ -330,6 +330,14 @@ static int build(struct engine *e) LOCK_UNCHECKED
     if (r < 0)
         return r;
 
+    r = batch_create(&e->batch, &e->config.batch);
+    if (r < 0) {
+        if (r == -EINVAL)
+            report_error("batch=%s, min-batch-time, max-batch-time: no such policy, or times "
+                         "out of range",
+                         e->config.batch.policy != NULL ? e->config.batch.policy : "");
+        return r;
+    }
     r = core_create(&e->core, sb, e->config.memory_bytes);
     if (r < 0)
         return r;
@@ -365,6 +373,7 @@ static struct engine *engine_new(const struct engine_config *config)
     condition_init(&e->published);
     condition_init(&e->durable[0]);
     condition_init(&e->durable[1]);
+    condition_init(&e->gather);
     condition_init(&e->work);
     condition_init(&e->readers);
     condition_init(&e->barrier_free);
@@ -459,12 +468,14 @@ void engine_close(struct engine *e) LOCK_UNCHECKED
     core_destroy(e->core);
     free(e->step);
     free(e->copy_buffer);
+    batch_destroy(e->batch);
     if (e->journal.storage != NULL)
         journal_close(&e->journal);
     storage_close(e->image);
     condition_destroy(&e->published);
     condition_destroy(&e->durable[0]);
     condition_destroy(&e->durable[1]);
+    condition_destroy(&e->gather);
     condition_destroy(&e->work);
     condition_destroy(&e->readers);
     condition_destroy(&e->barrier_free);

@@ -108,7 +108,8 @@ static int enter_image_locked(struct engine *e, bool marked) REQUIRES_LOCK
     return 0;
 }
 
-/* From here on the newest records are staged, if this machine and the journal can.  The journal's
+/* From here on the newest records are staged, if this machine and the journal can.  The
+ * journal's
  * storage is replaced: nobody may be at work on the old one. */
 static int begin_staging_locked(struct engine *e, uint32_t epoch) REQUIRES_LOCK
 {

@@ -58,7 +58,7 @@ static int commit_last(struct engine *e) EXCLUDES_LOCK
     LOCK_SCOPE(&e->lock);
 
     target = core_commit_all_target(e->core);
-    return target == 0 ? 0 : engine_commit_wait_locked(e, target);
+    return target == 0 ? 0 : engine_commit_wait_locked(e, target, NULL);
 }
 
 static void pause_for_retry(struct engine *e) EXCLUDES_LOCK

@@ -38,7 +38,8 @@ struct staging {
     int direct_fd;            /* the journal, O_DIRECT; -1 if attached for looking only */
     bool attached;            /* left by a dead server; nothing is appended */
     bool
-        passthrough; /* attached, settled, and nothing can be staged: the file is all there is */
+        /* attached, settled, and nothing can be staged: the file is all there is */
+        passthrough;
     struct staging_page *page;
     uint8_t *slots; /* right behind the page */
     size_t mapped;

@@ -65,7 +65,8 @@ static int file_read(struct storage *s, void *buf, size_t count, uint64_t offset
     return read_all(s->fd, buf, count, offset);
 }
 
-/* Not with O_DIRECT: what is dirty is written, then the pages are dropped (those that can be). */
+/* Not with O_DIRECT: what is dirty is written, then the pages are dropped (those that can
+ * be). */
 static int read_cold_dropping(struct storage *s, void *buf, size_t count, uint64_t offset)
 {
     if (sync_file_range(s->fd, offset, count,
@@ -77,7 +78,8 @@ static int read_cold_dropping(struct storage *s, void *buf, size_t count, uint64
     return read_all(s->fd, buf, count, offset);
 }
 
-/* The last bytes of a file whose size is not aligned: a direct read of a whole block ends at the
+/* The last bytes of a file whose size is not aligned: a direct read of a whole block ends at
+ * the
  * end of the file. */
 static int read_cold_rest(int fd, uint8_t *buf, size_t count, uint64_t offset)
 {

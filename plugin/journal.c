@@ -67,22 +67,31 @@ static void plugin_cleanup(void)
 
 /* ---- connections ---- */
 
-/* A handle says only if its client may write. */
-static const char may_write, may_read;
-
 static void *plugin_open(int readonly)
 {
-    int r;
+    bool may_write = !readonly && !engine_read_only(engine);
+    int r = may_write ? engine_activate(engine) : 0;
 
-    if (readonly || engine_read_only(engine))
-        return (void *)&may_read;
-    r = engine_activate(engine);
     if (r < 0) {
         nbdkit_error("the journal can't be made writable, so this client is refused");
         plugin_result(r);
         return NULL;
     }
-    return (void *)&may_write;
+    return plugin_client_new(may_write);
+}
+
+static void plugin_close(void *handle)
+{
+    struct plugin_client *client = handle;
+
+    engine_disconnect(engine, &client->who);
+    free(client);
+}
+
+/* The client that a request is from. */
+static const struct engine_client *who(void *handle)
+{
+    return &((struct plugin_client *)handle)->who;
 }
 
 static int64_t plugin_get_size(void *handle)
@@ -93,14 +102,14 @@ static int64_t plugin_get_size(void *handle)
 
 static int plugin_can_write(void *handle)
 {
-    return handle == &may_write;
+    return ((struct plugin_client *)handle)->may_write;
 }
 
 /* Who can't write has nothing to flush.  What an earlier life of the server has answered gets
  * durable with the first client that may write, since that takes writing (staging). */
 static int plugin_can_flush(void *handle)
 {
-    return handle == &may_write;
+    return ((struct plugin_client *)handle)->may_write;
 }
 
 static int plugin_yes(void *handle)
@@ -151,29 +160,27 @@ static int plugin_pread(void *handle, void *buf, uint32_t count, uint64_t offset
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset,
                          uint32_t flags)
 {
-    (void)handle;
-    return plugin_result(engine_write(engine, buf, count, offset, flags & NBDKIT_FLAG_FUA));
+    return plugin_result(
+        engine_write(engine, buf, count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
 {
-    (void)handle;
     (void)flags;
-    return plugin_result(engine_flush(engine));
+    return plugin_result(engine_flush(engine, who(handle)));
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    (void)handle;
-    return plugin_result(engine_trim(engine, count, offset, flags & NBDKIT_FLAG_FUA));
+    return plugin_result(
+        engine_trim(engine, count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
 }
 
 /* Always fast, so FAST_ZERO needs no look: one record, whatever the length. */
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    (void)handle;
     return plugin_result(engine_zero(engine, count, offset, flags & NBDKIT_FLAG_MAY_TRIM,
-                                     flags & NBDKIT_FLAG_FUA));
+                                     flags & NBDKIT_FLAG_FUA, who(handle)));
 }
 
 static int plugin_cache(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
@@ -230,6 +237,7 @@ static struct nbdkit_plugin plugin = {
     .after_fork = plugin_after_fork,
     .cleanup = plugin_cleanup,
     .open = plugin_open,
+    .close = plugin_close,
     .get_size = plugin_get_size,
     .can_write = plugin_can_write,
     .can_flush = plugin_can_flush,

@@ -17,6 +17,9 @@
 /* 16384 pieces.  With fewer the map would be full, and checkpointed, all the time. */
 #define MEMORY_MIN (UINT64_C(1) << 20)
 
+/* A second: longer than any commit should take. */
+#define BATCH_TIME_MAX_US 1000000u
+
 #define COMMIT_INTERVAL_MIN 0.01
 #define COMMIT_INTERVAL_MAX 3600.
 
@@ -24,7 +27,10 @@ struct engine_config plugin_config = {
     .recover = ENGINE_RECOVER_DEFAULT,
     .commit_interval_s = 5,
     .memory_bytes = MEMORY_DEFAULT,
+    .batch = BATCH_CONFIG_DEFAULT,
 };
+
+bool plugin_client_is_peer = true;
 
 static char *image_path, *journal_path;
 
@@ -38,6 +44,10 @@ const char plugin_config_help[] =
     "recover=yes|no|only-check What to do when the journal holds data.\n"
     "                          Default: yes.\n"
     "commit-interval=<SECONDS> Unflushed writes are committed by then.  Default: 5.\n"
+    "batch=rally|jbd2|jbd|none How long a commit waits for company.  Default: rally.\n"
+    "min-batch-time=<USEC>     At least so long, if at all.  Default: 0.\n"
+    "max-batch-time=<USEC>     Never longer; 0: never.  Default: 15000.\n"
+    "client=peer|connection    Who is one client.  Default: peer.\n"
     "memory=<SIZE>             Bound of the memory for the map.  Default: 256M.";
 
 static int set_path(char **path, const char *key, const char *value, bool must_exist)
@@ -89,6 +99,44 @@ static int set_commit_interval(const char *value)
     return 0;
 }
 
+static int set_batch(const char *value)
+{
+    const char *name;
+
+    for (unsigned i = 0; (name = batch_policy_name(i)) != NULL; i++) {
+        if (strcmp(value, name) == 0) {
+            plugin_config.batch.policy = name;
+            return 0;
+        }
+    }
+    nbdkit_error("batch=%s: must be rally, jbd2, jbd or none", value);
+    return -1;
+}
+
+static int set_batch_time(uint64_t *us, const char *key, const char *value)
+{
+    uint64_t parsed;
+
+    if (nbdkit_parse_uint64_t(key, value, &parsed) < 0)
+        return -1;
+    if (parsed > BATCH_TIME_MAX_US) {
+        nbdkit_error("%s=%s: must be microseconds, from 0 to %u", key, value,
+                     BATCH_TIME_MAX_US);
+        return -1;
+    }
+    *us = parsed;
+    return 0;
+}
+
+static int set_client(const char *value)
+{
+    plugin_client_is_peer = strcmp(value, "peer") == 0;
+    if (plugin_client_is_peer || strcmp(value, "connection") == 0)
+        return 0;
+    nbdkit_error("client=%s: must be peer or connection", value);
+    return -1;
+}
+
 static int set_recover(const char *value)
 {
     if (strcmp(value, "yes") == 0) {
@@ -122,6 +170,14 @@ int plugin_config_set(const char *key, const char *value)
     }
     if (strcmp(key, "commit-interval") == 0)
         return set_commit_interval(value);
+    if (strcmp(key, "batch") == 0)
+        return set_batch(value);
+    if (strcmp(key, "min-batch-time") == 0)
+        return set_batch_time(&plugin_config.batch.min_us, key, value);
+    if (strcmp(key, "max-batch-time") == 0)
+        return set_batch_time(&plugin_config.batch.max_us, key, value);
+    if (strcmp(key, "client") == 0)
+        return set_client(value);
     if (strcmp(key, "recover") == 0)
         return set_recover(value);
     if (strcmp(key, "data") == 0) {
@@ -139,6 +195,11 @@ int plugin_config_complete(void)
 {
     if (image_path == NULL) {
         nbdkit_error("which image? Say file=IMAGE");
+        return -1;
+    }
+    if (plugin_config.batch.min_us > plugin_config.batch.max_us) {
+        nbdkit_error("min-batch-time=%" PRIu64 " is above max-batch-time=%" PRIu64,
+                     plugin_config.batch.min_us, plugin_config.batch.max_us);
         return -1;
     }
     plugin_config.image_path = image_path;

@@ -1,6 +1,7 @@
 /* plugin: what the files of the plugin share.
  *
  *   parameters.c   config, config_complete, --help, --dump-plugin
+ *   client.c       who is behind a connection
  *   journal.c      life cycle and requests
  *   log.c          the words of journal/ in nbdkit's log, its errors on NBD's wire
  */
@@ -19,6 +20,15 @@ int plugin_config_set(const char *key, const char *value);
 int plugin_config_complete(void);
 void plugin_dump(void);
 void plugin_config_free(void);
+
+extern bool plugin_client_is_peer; /* client=peer, not client=connection */
+
+/* client.c */
+struct plugin_client { /* a connection's handle */
+    struct engine_client who;
+    bool may_write;
+};
+struct plugin_client *plugin_client_new(bool may_write); /* NULL: no memory, reported */
 
 /* log.c */
 void plugin_log_begin(void);

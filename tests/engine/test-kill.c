@@ -54,11 +54,11 @@ static void *write_for_ever(void *arg)
 
         atomic_store(&shared->sent[client], number);
         fill(block, client, number);
-        CHECK(engine_write(engine, block, BLOCK, place_of(client, number), number % 7 == 0) ==
-              0);
+        CHECK(engine_write(engine, block, BLOCK, place_of(client, number), number % 7 == 0,
+                           NULL) == 0);
         atomic_store(&shared->answered[client], number);
         if (number % 50 == client)
-            CHECK(engine_flush(engine) == 0);
+            CHECK(engine_flush(engine, NULL) == 0);
     }
 }
 

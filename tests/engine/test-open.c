@@ -26,7 +26,7 @@ static void leave_dirty(const struct files *files)
     if (pid == 0) {
         struct engine *e = files_serve(files);
 
-        CHECK(engine_write(e, "abc", 3, 5, false) == 0);
+        CHECK(engine_write(e, "abc", 3, 5, false, NULL) == 0);
         kill(getpid(), SIGKILL);
     }
     waitpid(pid, &status, 0);
@@ -81,7 +81,7 @@ static void test_read_only_client(void **state)
     assert_true(words_contain("recovery found 1 changes with 3 bytes"));
     assert_int_equal(engine_start(e), 0);
     assert_sees_abc(e);
-    assert_int_equal(engine_write(e, "x", 1, 0, false), -EROFS);
+    assert_int_equal(engine_write(e, "x", 1, 0, false, NULL), -EROFS);
     assert_int_equal(engine_stop(e, 60), 0);
     engine_close(e);
     assert_unmodified(files, &before);

@@ -54,10 +54,10 @@ static void *write_slots(void *arg)
 
         fill(block, client->number, slot, number);
         CHECK(engine_write(w->e, block, BLOCK, slot_offset(client->number, slot),
-                           random_next(&seed) % 8 == 0) == 0);
+                           random_next(&seed) % 8 == 0, NULL) == 0);
         atomic_store(&w->answered[client->number][slot], number);
         if (random_next(&seed) % 8 == 0)
-            CHECK(engine_flush(w->e) == 0);
+            CHECK(engine_flush(w->e, NULL) == 0);
     }
     return NULL;
 }
