@@ -1,10 +1,5 @@
 /* load: clients that send what a pattern says.
  *
- * A client has connections, a connection has lanes, a lane has one operation at a time.  In a
- * closed loop a lane begins the next operation when it is done with one (and has thought); in
- * an open loop operations are due at times that nobody but the clock decides, and the next free
- * lane takes the oldest that is due.
- *
  *      CONNECTING --all ready--> WARMING --warmup--> RUNNING --time or number--> DRAINING
  *      --no operation left--> FLUSHING --all answered--> ENDED
  *
@@ -13,11 +8,9 @@
 #ifndef NBDLOAD_LOAD_H
 #define NBDLOAD_LOAD_H
 
-#include "choice.h"
-#include "connection.h"
+#include "lane.h"
 #include "measure.h"
 #include "options.h"
-#include "timers.h"
 
 enum load_phase {
     LOAD_CONNECTING,
@@ -28,36 +21,6 @@ enum load_phase {
     LOAD_ENDED,
 };
 
-struct export
-{
-    const char *uri;
-    uint64_t size;
-    uint64_t start, end; /* the range in use */
-    unsigned clients;
-};
-
-struct client {
-    struct export *export;
-    unsigned number;
-    uint64_t begun;                           /* operations */
-    uint64_t done;                            /* since the measurement's start */
-    uint64_t unflushed;                       /* writes since its last flush was sent */
-    uint64_t part_start, part_end, part_next; /* seq: its part of the export */
-};
-
-struct lane {
-    struct load *load;
-    struct client *client;
-    struct connection *connection;
-    struct request request;
-    struct timer timer;
-    struct random random;
-    uint64_t due_ns; /* its operation's beginning */
-    uint64_t bytes;  /* of its operation */
-    void *buffer;
-    bool resting; /* will not begin another operation */
-};
-
 struct load {
     const struct options *options;
     struct ev_loop *loop;
@@ -65,7 +28,7 @@ struct load {
     struct timers timers;
 
     enum load_phase phase;
-    struct export *exports;
+    struct target *targets;
     struct client *clients;
     struct connection *connection; /* all of them, client by client */
     size_t connection_count;
@@ -88,19 +51,35 @@ struct load {
     uint64_t watch_answered, watch_ns; /* when the last answer was seen */
 
     struct measurement m;
-    int signal;     /* that ended it; 0: none */
-    char gone[512]; /* why it could not go on; empty: it could */
+    struct ledger *ledger; /* null: nothing is verified */
+    char broken[512];      /* what was read and is wrong; empty: nothing */
+    int signal;            /* that ended it; 0: none */
+    int refused;           /* exit code, if `gone` is not the server's fault */
+    char gone[512];        /* why it could not go on; empty: it could */
 };
 
-/* -1: it could not begin, for a reason that was reported. */
-int load_init(struct load *load, const struct options *options);
+/* The payload of a write that is not verified begins at one of so many places in the pool. */
+#define POOL_STARTS 4096u
 
-/* Returns when it has ended. */
-void load_run(struct load *load);
+/* `ledger` is null or open for the options' URIs. */
+void load_init(struct load *load, const struct options *options, struct ledger *ledger);
+
+/* Returns when it has ended; -1: it could not begin, for a reason that was reported. */
+int load_run(struct load *load);
 
 void load_destroy(struct load *load);
 
 /* Of the load as a whole, from what happened. */
 int load_exit_code(const struct load *load);
+
+/* Between the parts of the load: */
+
+/* It can't go on.  Only the first reason is kept; `refused` is the exit code if the server is not to
+ * blame, else 0. */
+__attribute__((format(printf, 3, 4))) void load_fail(struct load *load, int refused,
+                                                     const char *format, ...);
+
+/* Whether a connection that is ready can take the load; else load_fail was called. */
+bool load_accept(struct load *load, struct connection *c);
 
 #endif

@@ -34,6 +34,8 @@ enum {
     OPTION_WARMUP,
     OPTION_STALL,
     OPTION_JSON,
+    OPTION_VERIFY,
+    OPTIONS_OF_CHILDREN = 512,
 };
 
 static const struct argp_option argp_options[] = {
@@ -76,6 +78,14 @@ static const struct argp_option argp_options[] = {
     {0, 0, 0, 0, "Results:", 4},
     {"json", OPTION_JSON, 0, 0, "As JSON instead of a table", 0},
     {"quiet", 'q', 0, 0, "No progress line on the terminal", 0},
+    {0, 0, 0, 0, "Verification:", 5},
+    {"verify", OPTION_VERIFY, "STATE", 0,
+     "Stamp what is written, check what is read, and keep a ledger in the file STATE of what "
+     "was answered "
+     "and flushed, for nbdload verify.  If STATE is there, the server is verified first, and "
+     "the run "
+     "goes on from it",
+     0},
     {0, 0, 0, 0, 0, -1},
     {0},
 };
@@ -97,7 +107,8 @@ static const char doc[] =
     "SIZE is in bytes, or with k, M, G, T behind it.  TIME is in seconds, or with us, ms, s, "
     "m, h.\n"
     "\n"
-    "Exit codes: 0 all was answered without error, 2 usage, 3 requests failed, 4 the server "
+    "Exit codes: 0 all was answered without error, 1 a promise is broken, 2 usage, 3 requests "
+    "failed, 4 the server "
     "could "
     "not be reached, went away or did not answer, 130 interrupted.";
 
@@ -124,7 +135,7 @@ static bool parse_double(const char *text, double min, double max, double *value
 }
 
 /* 4096, 4k, 1.5M, 2GiB */
-static bool parse_size(const char *text, uint64_t *bytes)
+bool options_parse_size(const char *text, uint64_t *bytes)
 {
     static const char units[] = "kmgtp";
     double value;
@@ -147,7 +158,7 @@ static bool parse_size(const char *text, uint64_t *bytes)
     return true;
 }
 
-static bool parse_time(const char *text, uint64_t *ns)
+bool options_parse_time(const char *text, uint64_t *ns)
 {
     static const struct {
         const char *unit;
@@ -175,11 +186,11 @@ static bool parse_range(char *text, uint64_t *start, uint64_t *end)
     *start = 0;
     if (dash != NULL) {
         *dash = '\0';
-        if (!parse_size(text, start))
+        if (!options_parse_size(text, start))
             return false;
         text = dash + 1;
     }
-    return parse_size(text, end) && *end > *start;
+    return options_parse_size(text, end) && *end > *start;
 }
 
 static bool parse_sizes(char *text, struct options *o)
@@ -198,7 +209,7 @@ static bool parse_sizes(char *text, struct options *o)
             if (!parse_uint64(colon + 1, 1, 1000000, &weight))
                 return false;
         }
-        if (!parse_size(word, &bytes) || bytes < 1 || bytes > SIZE_MAX_BYTES)
+        if (!options_parse_size(word, &bytes) || bytes < 1 || bytes > SIZE_MAX_BYTES)
             return false;
         o->sizes[o->size_count++] = (struct size_choice){bytes, weight};
     }
@@ -241,7 +252,7 @@ static bool option_set(struct options *o, int key, char *arg)
     case 'i':
         return parse_unsigned(arg, 1, 10000, &o->in_flight);
     case OPTION_THINK:
-        return parse_time(arg, &o->think_ns);
+        return options_parse_time(arg, &o->think_ns);
     case 'r':
         return parse_double(arg, 1e-3, 1e9, &o->rate, &end) && *end == '\0';
     case OPTION_POISSON:
@@ -256,21 +267,24 @@ static bool option_set(struct options *o, int key, char *arg)
     case 'b':
         return parse_sizes(arg, o);
     case OPTION_ALIGN:
-        return parse_size(arg, &o->align) && o->align > 0;
+        return options_parse_size(arg, &o->align) && o->align > 0;
     case OPTION_RANGE:
         return parse_range(arg, &o->range_start, &o->range_end);
     case OPTION_SEED:
         return parse_uint64(arg, 0, UINT64_MAX, &o->seed);
     case 'd':
-        return parse_time(arg, &o->duration_ns) && o->duration_ns > 0;
+        return options_parse_time(arg, &o->duration_ns) && o->duration_ns > 0;
     case OPTION_COUNT:
         return parse_uint64(arg, 1, UINT64_MAX, &o->count);
     case OPTION_WARMUP:
-        return parse_time(arg, &o->warmup_ns);
+        return options_parse_time(arg, &o->warmup_ns);
     case OPTION_STALL:
-        return parse_time(arg, &o->stall_ns);
+        return options_parse_time(arg, &o->stall_ns);
     case OPTION_JSON:
         o->json = true;
+        return true;
+    case OPTION_VERIFY:
+        o->ledger = arg;
         return true;
     case 'q':
         o->quiet = true;
@@ -287,6 +301,19 @@ static const char *option_name(int key)
             return option->name;
     }
     return "?";
+}
+
+/* A ledger knows whole sectors. */
+static void options_finish_verify(struct options *o, struct argp_state *state)
+{
+    for (size_t i = 0; i < o->size_count; i++) {
+        if (o->sizes[i].bytes % SECTOR != 0)
+            argp_error(state, "with --verify block sizes are multiples of %u", SECTOR);
+    }
+    if (o->align % SECTOR != 0 || o->range_start % SECTOR != 0 || o->range_end % SECTOR != 0)
+        argp_error(state, "with --verify alignment and range are multiples of %u", SECTOR);
+    o->check.stall_ns = o->stall_ns;
+    o->check.quiet = o->quiet;
 }
 
 /* What depends on several of them. */
@@ -309,6 +336,8 @@ static void options_finish(struct options *o, struct argp_state *state)
     }
     if (o->duration_ns == 0 && o->count == 0)
         o->duration_ns = 10000000000u;
+    if (o->ledger != NULL)
+        options_finish_verify(o, state);
     if (o->rate > 0 && o->think_ns > 0)
         argp_error(state, "--think is for closed loops, --rate is an open one");
     if (o->poisson && o->rate == 0 && o->think_ns == 0)
@@ -330,12 +359,16 @@ static error_t option_parse(int key, char *arg, struct argp_state *state)
         options_finish(o, state);
         return 0;
     case ARGP_KEY_INIT:
+        state->child_inputs[0] = &o->check;
+        return 0;
     case ARGP_KEY_NO_ARGS:
     case ARGP_KEY_SUCCESS:
     case ARGP_KEY_ERROR:
     case ARGP_KEY_FINI:
         return 0;
     }
+    if (key >= OPTIONS_OF_CHILDREN)
+        return ARGP_ERR_UNKNOWN;
     if (!option_set(o, key, arg))
         argp_error(state, "--%s: '%s' makes no sense there", option_name(key), arg);
     return 0;
@@ -343,11 +376,13 @@ static error_t option_parse(int key, char *arg, struct argp_state *state)
 
 void options_parse(struct options *options, int argc, char **argv)
 {
+    static const struct argp_child children[] = {{&verify_argp, 0, NULL, 0}, {0}};
     static const struct argp argp = {
         .options = argp_options,
         .parser = option_parse,
-        .args_doc = "URI...",
+        .args_doc = "URI...\nverify [OPTION...] STATE URI...",
         .doc = doc,
+        .children = children,
     };
 
     *options = (struct options){
@@ -358,5 +393,6 @@ void options_parse(struct options *options, int argc, char **argv)
         .seed = 1,
         .stall_ns = 120000000000u,
     };
+    verify_options_init(&options->check);
     argp_parse(&argp, argc, argv, 0, NULL, options);
 }

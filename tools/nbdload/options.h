@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "verify.h"
+
 enum pattern {
     PATTERN_FLUSH,
     PATTERN_FUA,
@@ -57,11 +59,18 @@ struct options {
 
     bool json;
     bool quiet;
-    const char *report;
+
+    const char *ledger; /* null: nothing is verified */
+    struct verify_options check;
 };
 
 /* Ends the program with EXIT_USAGE when they make no sense. */
 void options_parse(struct options *options, int argc, char **argv);
+
+/* "4k", "1.5M", "2GiB"; false: it is none. */
+bool options_parse_size(const char *text, uint64_t *bytes);
+/* "10", "1.5s", "200us". */
+bool options_parse_time(const char *text, uint64_t *ns);
 
 /* The command's exit codes; an interrupted run ends with 128 and the signal's number. */
 enum {

@@ -55,7 +55,7 @@ static json_t *exports_json(const struct load *load)
     json_t *exports = json_array();
 
     for (size_t i = 0; i < load->options->uri_count; i++) {
-        const struct export *e = &load->exports[i];
+        const struct target *e = &load->targets[i];
         json_array_append_new(exports,
                               json_pack("{s:s, s:I, s:I, s:I}", "uri", e->uri, "size",
                                         (json_int_t)e->size, "range_start",
@@ -149,6 +149,8 @@ json_t *result_json(const struct load *load)
                           (json_int_t)m->behind, "failures", failures_json(load)));
     if (load->gone[0] != '\0')
         json_object_set_new(result, "gone", json_string(load->gone));
+    if (load->ledger != NULL)
+        json_object_set_new(result, "broken", json_string(load->broken));
     json_object_set_new(result, "interrupted", json_boolean(load->signal != 0));
     json_object_set_new(result, "exit_code", json_integer(load_exit_code(load)));
     return result;

@@ -102,8 +102,10 @@ void result_report_failures(const struct load *load)
     const struct measurement *m = &load->m;
     uint64_t shown = m->failed < FAILURES_KEPT ? m->failed : FAILURES_KEPT;
 
-    if (m->failed == 0 && m->unanswered == 0 && load->gone[0] == '\0' && load->signal == 0)
+    if (load_exit_code(load) == EXIT_DONE)
         return;
+    if (load->broken[0] != '\0')
+        fprintf(stderr, "nbdload: %s\n", load->broken);
     for (uint64_t i = 0; i < shown; i++) {
         const struct failure *f = &m->failures[i];
         fprintf(stderr,
