@@ -58,7 +58,6 @@ void connection_send(struct connection *c, struct request *request)
 {
     struct nbd_handle *nbd = c->nbd;
     nbd_completion_callback done = {.callback = request_completed, .user_data = request};
-    uint32_t fua = request->fua ? LIBNBD_CMD_FLAG_FUA : 0;
     int64_t cookie = -1;
 
     request->connection = c;
@@ -79,10 +78,11 @@ void connection_send(struct connection *c, struct request *request)
                                 request->kind == REQUEST_FUA ? LIBNBD_CMD_FLAG_FUA : 0);
         break;
     case REQUEST_TRIM:
-        cookie = nbd_aio_trim(nbd, request->length, request->offset, done, fua);
+        cookie = nbd_aio_trim(nbd, request->length, request->offset, done,
+                              request->flags & LIBNBD_CMD_FLAG_FUA);
         break;
     case REQUEST_ZERO:
-        cookie = nbd_aio_zero(nbd, request->length, request->offset, done, fua);
+        cookie = nbd_aio_zero(nbd, request->length, request->offset, done, request->flags);
         break;
     case REQUEST_FLUSH:
         cookie = nbd_aio_flush(nbd, done, 0);

@@ -39,7 +39,7 @@ enum outcome {
 struct request {
     struct connection *connection;
     enum request_kind kind;
-    bool fua; /* for trim and zero: with the flag */
+    uint32_t flags; /* LIBNBD_CMD_FLAG_..., of trims and zeroes */
     uint64_t offset;
     uint32_t length;
     void *buffer; /* of `length` bytes; only read from for a write */

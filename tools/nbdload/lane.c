@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "load.h"
+#include "replay.h"
 
 /* How often another place is tried when a write in flight is in the way, and how long a lane waits
  * if there is none. */
@@ -88,6 +89,7 @@ static enum request_kind choose_kind(struct lane *lane)
         return REQUEST_READ;
     case PATTERN_FLUSH_ONLY:
         return REQUEST_FLUSH;
+    case PATTERN_TRACE:
     case PATTERNS:
         break;
     }
@@ -110,49 +112,63 @@ static void *choose_payload(struct lane *lane)
     return lane->buffer;
 }
 
-/* Its place is chosen. */
-static void lane_send(struct lane *lane, enum request_kind kind)
+/* The ledger knows only whole sectors of its range. */
+static bool is_known(const struct ledger_disk *disk, const struct request *r)
+{
+    return disk != NULL && (r->offset | r->length) % SECTOR == 0 && r->offset >= disk->start &&
+           r->offset + r->length <= disk->end;
+}
+
+void lane_send_as(struct lane *lane, enum request_kind kind, const void *data)
 {
     struct ledger_disk *disk = lane->client->target->disk;
     struct request *r = &lane->request;
 
     r->kind = kind;
+    lane->client->begun++;
+    lane->bytes = r->length;
     switch (kind) {
     case REQUEST_FLUSH:
-        r->offset = r->length = 0;
         lane->client->unflushed = 0;
-        if (disk != NULL) {
+        if (disk != NULL)
             ledger_flush_begin(disk, &lane->flush);
-            lane->accounted = true;
-        }
+        lane->accounted = disk != NULL;
         break;
     case REQUEST_READ:
         r->buffer = lane->buffer;
-        if (disk != NULL) {
+        lane->accounted = is_known(disk, r);
+        if (lane->accounted)
             ledger_read_begin(disk, r->offset, r->length, lane->floors);
-            lane->accounted = true;
-        }
         break;
     case REQUEST_WRITE:
-        lane->client->unflushed++;
-        r->buffer = choose_payload(lane);
-        break;
     case REQUEST_FUA:
-        r->buffer = choose_payload(lane);
+        lane->client->unflushed += kind == REQUEST_WRITE;
+        /* Bytes of a trace can't say who wrote them. */
+        r->buffer = data != NULL && disk == NULL ? (void *)data : choose_payload(lane);
         break;
     case REQUEST_TRIM:
     case REQUEST_ZERO:
+        lane->client->unflushed += (r->flags & LIBNBD_CMD_FLAG_FUA) == 0;
+        lane->accounted = is_known(disk, r);
+        if (lane->accounted)
+            ledger_forget_begin(disk, r->offset, r->length);
+        break;
     case REQUEST_KINDS:
         assert(0);
     }
-    lane->bytes += r->length;
     lane->load->m.sent++;
     connection_send(lane->connection, r);
 }
 
+/* As a part of an operation, or after the last one. */
 void lane_send_flush(struct lane *lane)
 {
-    lane_send(lane, REQUEST_FLUSH);
+    uint64_t bytes = lane->bytes;
+
+    lane->request.offset = lane->request.length = 0;
+    lane->client->begun--; /* it is not one more */
+    lane_send_as(lane, REQUEST_FLUSH, NULL);
+    lane->bytes = bytes;
 }
 
 bool lane_account(struct lane *lane, char *text, size_t size)
@@ -176,9 +192,14 @@ bool lane_account(struct lane *lane, char *text, size_t size)
     case REQUEST_READ:
         return !answered ||
                ledger_read_end(disk, r->offset, r->length, lane->floors, r->buffer, text, size);
-    default:
+    case REQUEST_TRIM:
+    case REQUEST_ZERO:
+        ledger_forget_end(disk, r->offset, r->length);
         return true;
+    case REQUEST_KINDS:
+        break;
     }
+    return true;
 }
 
 /* ---- when it is sent ---- */
@@ -187,13 +208,12 @@ void lane_begin(struct lane *lane)
 {
     enum request_kind kind = choose_kind(lane);
 
-    lane->bytes = 0;
+    lane->request.offset = lane->request.length = 0;
     if (kind != REQUEST_FLUSH && !choose_place(lane, kind)) {
         timers_set(&lane->load->timers, &lane->timer, clock_ns() + PLACE_WAIT_NS);
         return;
     }
-    lane->client->begun++;
-    lane_send(lane, kind);
+    lane_send_as(lane, kind, NULL);
 }
 
 bool lane_continue(struct lane *lane)
@@ -223,6 +243,7 @@ void lane_rest(struct lane *lane)
     assert(!lane->resting);
     timers_cancel(&lane->load->timers, &lane->timer);
     lane->resting = true;
+    lane->idle = false;
     lane->load->busy--;
 }
 
@@ -231,6 +252,10 @@ void lane_next(struct lane *lane, uint64_t now_ns)
     struct load *load = lane->load;
     const struct options *o = load->options;
 
+    if (o->pattern == PATTERN_TRACE) {
+        replay_lane_free(lane);
+        return;
+    }
     if (load->phase > LOAD_RUNNING || (o->count != 0 && lane->client->begun >= o->count)) {
         lane_rest(lane);
         return;

@@ -25,9 +25,12 @@ struct target {
 struct client {
     struct target *target;
     unsigned number;
-    uint64_t begun;                           /* operations */
-    uint64_t done;                            /* since the measurement's start */
-    uint64_t unflushed;                       /* writes since its last flush was sent */
+    uint64_t begun;     /* operations */
+    uint64_t done;      /* since the measurement's start */
+    uint64_t unflushed; /* writes since its last flush was sent */
+    struct lane *lanes;
+    unsigned lane_count;
+    size_t record;                            /* trace: the next one */
     uint64_t part_start, part_end, part_next; /* seq: its part of the export */
 };
 
@@ -43,6 +46,8 @@ struct lane {
     uint64_t bytes;  /* of its operation */
     void *buffer;    /* what is read, and what is written if it is verified */
     bool resting;    /* will not begin another operation */
+    bool idle;       /* trace: waits for a request to send */
+    size_t record;   /* trace: what it sent */
 
     /* Of a request in flight that is verified. */
     bool accounted; /* the ledger knows of it */
@@ -72,6 +77,9 @@ bool lane_account(struct lane *lane, char *text, size_t size);
 
 /* Sends what else belongs to the operation; false: it was the last request. */
 bool lane_continue(struct lane *lane);
+
+/* Sends the request whose place (and flags) are set; `data` is what a write writes, null: anything. */
+void lane_send_as(struct lane *lane, enum request_kind kind, const void *data);
 
 void lane_send_flush(struct lane *lane);
 void lane_rest(struct lane *lane);

@@ -376,13 +376,23 @@ void ledger_write_end(struct ledger_disk *disk, uint64_t offset, uint32_t length
     }
 }
 
-void ledger_forget(struct ledger_disk *disk, uint64_t offset, uint32_t length)
+void ledger_forget_begin(struct ledger_disk *disk, uint64_t offset, uint32_t length)
 {
-    uint64_t first = (offset - disk->start) / SECTOR;
-    uint64_t last = (offset - disk->start + length + SECTOR - 1) / SECTOR;
+    uint64_t first = sector_of(disk, offset);
 
-    for (uint64_t s = first; s < last && s < disk->sectors; s++)
+    for (uint64_t s = first; s < first + length / SECTOR; s++) {
+        disk->busy[s / 8] |= 1u << s % 8;
         disk->entries[s] = (struct ledger_entry){0};
+        disk->seen[s] = 0;
+    }
+}
+
+void ledger_forget_end(struct ledger_disk *disk, uint64_t offset, uint32_t length)
+{
+    uint64_t first = sector_of(disk, offset);
+
+    for (uint64_t s = first; s < first + length / SECTOR; s++)
+        disk->busy[s / 8] &= ~(1u << s % 8);
 }
 
 void ledger_flush_begin(struct ledger_disk *disk, struct ledger_flush *flush)

@@ -113,8 +113,9 @@ uint64_t ledger_write_begin(struct ledger_disk *disk, uint64_t offset, uint32_t 
 void ledger_write_end(struct ledger_disk *disk, uint64_t offset, uint32_t length,
                       uint64_t sequence, bool answered, bool fua);
 
-/* A trim or zero: from its begin on nothing is known of the sectors. */
-void ledger_forget(struct ledger_disk *disk, uint64_t offset, uint32_t length);
+/* Around a trim or zero: nothing is known of the sectors any more. */
+void ledger_forget_begin(struct ledger_disk *disk, uint64_t offset, uint32_t length);
+void ledger_forget_end(struct ledger_disk *disk, uint64_t offset, uint32_t length);
 
 void ledger_flush_begin(struct ledger_disk *disk, struct ledger_flush *flush);
 void ledger_flush_end(struct ledger_disk *disk, struct ledger_flush *flush, bool answered);

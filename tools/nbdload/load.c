@@ -79,7 +79,7 @@ static void load_drain(struct load *load, uint64_t now_ns)
     load->phase = LOAD_DRAINING;
     timers_cancel(&load->timers, &load->phase_timer);
     for (size_t i = 0; i < load->lane_count; i++) {
-        if (load->lanes[i].timer.set)
+        if (load->lanes[i].timer.set || load->lanes[i].idle)
             lane_rest(&load->lanes[i]);
     }
     if (load->options->rate > 0 && load->next_due_ns < now_ns)

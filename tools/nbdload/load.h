@@ -11,6 +11,7 @@
 #include "lane.h"
 #include "measure.h"
 #include "options.h"
+#include "trace.h"
 
 enum load_phase {
     LOAD_CONNECTING,
@@ -51,18 +52,20 @@ struct load {
     uint64_t watch_answered, watch_ns; /* when the last answer was seen */
 
     struct measurement m;
-    struct ledger *ledger; /* null: nothing is verified */
-    char broken[512];      /* what was read and is wrong; empty: nothing */
-    int signal;            /* that ended it; 0: none */
-    int refused;           /* exit code, if `gone` is not the server's fault */
-    char gone[512];        /* why it could not go on; empty: it could */
+    const struct trace *trace; /* of the pattern with this name */
+    struct ledger *ledger;     /* null: nothing is verified */
+    char broken[512];          /* what was read and is wrong; empty: nothing */
+    int signal;                /* that ended it; 0: none */
+    int refused;               /* exit code, if `gone` is not the server's fault */
+    char gone[512];            /* why it could not go on; empty: it could */
 };
 
 /* The payload of a write that is not verified begins at one of so many places in the pool. */
 #define POOL_STARTS 4096u
 
-/* `ledger` is null or open for the options' URIs. */
-void load_init(struct load *load, const struct options *options, struct ledger *ledger);
+/* `ledger` is null or open for the options' URIs; `trace` is null unless the pattern is one. */
+void load_init(struct load *load, const struct options *options, struct ledger *ledger,
+               const struct trace *trace);
 
 /* Returns when it has ended; -1: it could not begin, for a reason that was reported. */
 int load_run(struct load *load);

@@ -34,6 +34,15 @@ static bool target_fit(struct load *load, struct target *target, int64_t size)
                   target->uri, target->size);
         return false;
     }
+    if (load->trace != NULL &&
+        (load->trace->end > target->end || load->trace->begin < target->start)) {
+        load_fail(load, EXIT_USAGE,
+                  "%s: the trace is for bytes %" PRIu64 " to %" PRIu64
+                  ", and there are %" PRIu64 " to %" PRIu64,
+                  target->uri, load->trace->begin, load->trace->end, target->start,
+                  target->end);
+        return false;
+    }
     part = (target->end - target->start) / target->clients;
     if (o->pattern == PATTERN_SEQ && part < o->size_max) {
         load_fail(load, EXIT_USAGE,
@@ -113,7 +122,8 @@ static void lane_make(struct load *load, struct client *client, uint32_t number)
 {
     const struct options *o = load->options;
     struct lane *lane = &load->lanes[number];
-    bool reads = o->pattern == PATTERN_READ || o->pattern == PATTERN_MIXED;
+    bool reads = o->pattern == PATTERN_READ || o->pattern == PATTERN_MIXED ||
+                 o->pattern == PATTERN_TRACE;
 
     lane->load = load;
     lane->client = client;
@@ -138,7 +148,8 @@ static void pool_fill(struct load *load, size_t size)
     }
 }
 
-void load_init(struct load *load, const struct options *options, struct ledger *ledger)
+void load_init(struct load *load, const struct options *options, struct ledger *ledger,
+               const struct trace *trace)
 {
     const struct options *o = options;
     size_t pool_size = (o->size_max + POOL_EXTRA) / 8 * 8 + 8;
@@ -147,6 +158,7 @@ void load_init(struct load *load, const struct options *options, struct ledger *
     memset(load, 0, sizeof *load);
     load->options = o;
     load->ledger = ledger;
+    load->trace = trace;
     load->connection_count = (size_t)o->clients * o->connections;
     load->lane_count = load->connection_count * o->in_flight;
     load->targets = allocate(o->uri_count, sizeof *load->targets);
@@ -168,6 +180,8 @@ void load_init(struct load *load, const struct options *options, struct ledger *
         client->target = &load->targets[i % o->uri_count];
         client->target->clients++;
         client->target->connections += o->connections;
+        client->lanes = &load->lanes[(size_t)i * lanes_each];
+        client->lane_count = lanes_each;
         for (unsigned j = 0; j < lanes_each; j++)
             lane_make(load, client, i * lanes_each + j);
     }

@@ -1,4 +1,5 @@
 /* nbdload: puts a load on NBD servers. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,29 @@ static int print_json(const struct load *load)
     return r;
 }
 
+/* Before the load begins, so that nobody waits an hour for a mistyped path. */
+static FILE *report_open(const struct options *o)
+{
+    FILE *report = fopen(o->report, "we");
+
+    if (report == NULL)
+        fprintf(stderr, "nbdload: %s: %s\n", o->report, strerror(errno));
+    return report;
+}
+
+static int report_close(FILE *report, const struct load *load)
+{
+    bool failed;
+
+    result_write_html(load, report);
+    failed = ferror(report) != 0;
+    if (fclose(report) != 0 || failed) {
+        fprintf(stderr, "nbdload: %s: %s\n", load->options->report, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
 /* The ledger of the run, checked if it is an old one.  0 or an exit code. */
 static int ledger_prepare(struct ledger *ledger, const struct options *o)
 {
@@ -37,7 +61,6 @@ static int ledger_prepare(struct ledger *ledger, const struct options *o)
             (o->range_end != 0 && o->range_end != disk->end)) {
             fprintf(stderr, "nbdload: ledger %s: its range is %" PRIu64 "-%" PRIu64 "\n",
                     o->ledger, disk->start, disk->end);
-            ledger_close(ledger);
             return EXIT_USAGE;
         }
     }
@@ -45,34 +68,62 @@ static int ledger_prepare(struct ledger *ledger, const struct options *o)
     if (status == EXIT_BROKEN || (status == EXIT_DONE && !o->json))
         verification_print(&result, &o->check, o->uris);
     verification_free(&result);
-    if (status != EXIT_DONE)
-        ledger_close(ledger);
     return status;
 }
 
-static int run(const struct options *options)
+/* What the run tells, in all forms.  Its exit code. */
+static int tell(const struct load *load, FILE *report)
+{
+    int status = load_exit_code(load);
+
+    if (load->options->json) {
+        if (print_json(load) < 0)
+            status = EXIT_USAGE;
+    } else if (load->m.operation.count > 0) {
+        result_print_table(load);
+    }
+    result_report_failures(load);
+    if (report != NULL && report_close(report, load) < 0)
+        status = EXIT_USAGE;
+    return status;
+}
+
+static int run(struct options *options)
 {
     static struct load load; /* large: histograms */
-    struct ledger ledger;
-    int status;
+    struct trace trace = {0};
+    struct ledger ledger = {.fd = -1};
+    FILE *report = NULL;
+    int status = EXIT_USAGE;
 
+    if (options->trace != NULL) {
+        if (trace_open(&trace, options->trace) < 0)
+            goto out;
+        options_fit_trace(options, &trace);
+    }
+    if (options->report != NULL) {
+        report = report_open(options);
+        if (report == NULL)
+            goto out;
+    }
     if (options->ledger != NULL) {
         status = ledger_prepare(&ledger, options);
         if (status != EXIT_DONE)
-            return status;
+            goto out;
     }
-    load_init(&load, options, options->ledger != NULL ? &ledger : NULL);
-    status = load_run(&load) < 0 ? EXIT_USAGE : load_exit_code(&load);
-    if (options->json) {
-        if (print_json(&load) < 0)
-            status = EXIT_USAGE;
-    } else if (load.m.operation.count > 0) {
-        result_print_table(&load);
+    load_init(&load, options, options->ledger != NULL ? &ledger : NULL,
+              options->trace != NULL ? &trace : NULL);
+    status = EXIT_USAGE;
+    if (load_run(&load) == 0) {
+        status = tell(&load, report);
+        report = NULL;
     }
-    result_report_failures(&load);
     load_destroy(&load);
-    if (options->ledger != NULL)
-        ledger_close(&ledger);
+out:
+    if (report != NULL)
+        fclose(report);
+    ledger_close(&ledger);
+    trace_close(&trace);
     return status;
 }
 

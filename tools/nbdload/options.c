@@ -2,10 +2,15 @@
 #include <argp.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "options.h"
+#include "trace.h"
+
+/* A log of many connections at once may say more than one client had. */
+#define TRACE_IN_FLIGHT_MAX 256
 
 const char *const pattern_name[PATTERNS] = {
     [PATTERN_FLUSH] = "flush",
@@ -16,6 +21,7 @@ const char *const pattern_name[PATTERNS] = {
     [PATTERN_SEQ] = "seq",
     [PATTERN_FINAL_FLUSH] = "final-flush",
     [PATTERN_FLUSH_ONLY] = "flush-only",
+    [PATTERN_TRACE] = "trace",
 };
 
 const char *argp_program_version = "nbdload " PACKAGE_VERSION;
@@ -35,6 +41,7 @@ enum {
     OPTION_STALL,
     OPTION_JSON,
     OPTION_VERIFY,
+    OPTION_REPORT,
     OPTIONS_OF_CHILDREN = 512,
 };
 
@@ -43,7 +50,8 @@ static const struct argp_option argp_options[] = {
     {"clients", 'c', "N", 0, "Clients, shared out over the URIs in turn (default: one each)",
      0},
     {"connections", 'C', "N", 0, "Connections of each client (default 1)", 0},
-    {"in-flight", 'i', "N", 0, "Operations at a time on each connection (default 1)", 0},
+    {"in-flight", 'i', "N", 0,
+     "Operations at a time on each connection (default 1, trace: as there)", 0},
     {"think", OPTION_THINK, "TIME", 0, "Pause between an operation and the next (default 0)",
      0},
     {"rate", 'r', "R", 0,
@@ -77,6 +85,7 @@ static const struct argp_option argp_options[] = {
 
     {0, 0, 0, 0, "Results:", 4},
     {"json", OPTION_JSON, 0, 0, "As JSON instead of a table", 0},
+    {"report", OPTION_REPORT, "FILE", 0, "A page with plots as well (HTML)", 0},
     {"quiet", 'q', 0, 0, "No progress line on the terminal", 0},
     {0, 0, 0, 0, "Verification:", 5},
     {"verify", OPTION_VERIFY, "STATE", 0,
@@ -102,6 +111,9 @@ static const char doc[] =
     "  seq          a sequential write, each client in a part of its own\n"
     "  final-flush  a write\n"
     "  flush-only   a flush with nothing new\n"
+    "  trace FILE   a request of this log, which nbd-server or nbdjournal dump --datalog "
+    "wrote; each "
+    "client sends all of them, in the order and with as many in flight as there\n"
     "What was written and not flushed is flushed at the end, by all connections at once.\n"
     "\n"
     "SIZE is in bytes, or with k, M, G, T behind it.  TIME is in seconds, or with us, ms, s, "
@@ -283,6 +295,9 @@ static bool option_set(struct options *o, int key, char *arg)
     case OPTION_JSON:
         o->json = true;
         return true;
+    case OPTION_REPORT:
+        o->report = arg;
+        return true;
     case OPTION_VERIFY:
         o->ledger = arg;
         return true;
@@ -325,6 +340,8 @@ static void options_finish(struct options *o, struct argp_state *state)
         o->clients = o->uri_count;
     if (o->clients < o->uri_count)
         argp_error(state, "%zu URIs need at least as many clients", o->uri_count);
+    if (o->in_flight == 0 && o->pattern != PATTERN_TRACE)
+        o->in_flight = 1;
     if ((uint64_t)o->clients * o->connections * o->in_flight > 100000)
         argp_error(state, "more than 100000 requests in flight");
     if (o->size_count == 0)
@@ -334,7 +351,9 @@ static void options_finish(struct options *o, struct argp_state *state)
         if (o->sizes[i].bytes > o->size_max)
             o->size_max = o->sizes[i].bytes;
     }
-    if (o->duration_ns == 0 && o->count == 0)
+    if (o->pattern == PATTERN_TRACE && (o->rate > 0 || o->think_ns > 0))
+        argp_error(state, "a trace is neither rated nor does it think");
+    if (o->duration_ns == 0 && o->count == 0 && o->pattern != PATTERN_TRACE)
         o->duration_ns = 10000000000u;
     if (o->ledger != NULL)
         options_finish_verify(o, state);
@@ -369,9 +388,30 @@ static error_t option_parse(int key, char *arg, struct argp_state *state)
     }
     if (key >= OPTIONS_OF_CHILDREN)
         return ARGP_ERR_UNKNOWN;
+    if (key == 'p' && strcmp(arg, "trace") == 0) { /* the only one with a word more */
+        if (state->next >= state->argc)
+            argp_error(state, "--pattern trace needs a file");
+        o->trace = state->argv[state->next++];
+    }
     if (!option_set(o, key, arg))
         argp_error(state, "--%s: '%s' makes no sense there", option_name(key), arg);
     return 0;
+}
+
+void options_fit_trace(struct options *o, const struct trace *trace)
+{
+    if (trace->length_max > o->size_max)
+        o->size_max = trace->length_max;
+    if (o->in_flight == 0)
+        o->in_flight =
+            trace->in_flight < TRACE_IN_FLIGHT_MAX ? trace->in_flight : TRACE_IN_FLIGHT_MAX;
+    if (o->ledger != NULL && !trace->aligned) {
+        fprintf(stderr,
+                "nbdload: trace %s: its requests are not all whole sectors, and can't be "
+                "verified\n",
+                o->trace);
+        exit(EXIT_USAGE);
+    }
 }
 
 void options_parse(struct options *options, int argc, char **argv)
@@ -387,7 +427,6 @@ void options_parse(struct options *options, int argc, char **argv)
 
     *options = (struct options){
         .connections = 1,
-        .in_flight = 1,
         .read_percent = 70,
         .flush_every = 64,
         .seed = 1,

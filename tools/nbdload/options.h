@@ -17,6 +17,7 @@ enum pattern {
     PATTERN_SEQ,
     PATTERN_FINAL_FLUSH,
     PATTERN_FLUSH_ONLY,
+    PATTERN_TRACE,
     PATTERNS
 };
 
@@ -39,11 +40,12 @@ struct options {
     unsigned in_flight;   /* on each connection */
 
     enum pattern pattern;
+    const char *trace;     /* the file */
     unsigned read_percent; /* mixed */
     unsigned flush_every;  /* writes of a client between two flushes; 0: only at the end */
     struct size_choice sizes[SIZE_CHOICES_MAX];
     size_t size_count;
-    uint32_t size_max;
+    uint32_t size_max;               /* of a request */
     uint64_t align;                  /* of offsets; 0: to the request's size */
     uint64_t range_start, range_end; /* range_end 0: the end of the export */
     uint64_t seed;
@@ -59,6 +61,7 @@ struct options {
 
     bool json;
     bool quiet;
+    const char *report; /* null: none */
 
     const char *ledger; /* null: nothing is verified */
     struct verify_options check;
@@ -66,6 +69,10 @@ struct options {
 
 /* Ends the program with EXIT_USAGE when they make no sense. */
 void options_parse(struct options *options, int argc, char **argv);
+
+/* What a trace demands of the other options; ends the program if they can't be met. */
+struct trace;
+void options_fit_trace(struct options *options, const struct trace *trace);
 
 /* "4k", "1.5M", "2GiB"; false: it is none. */
 bool options_parse_size(const char *text, uint64_t *bytes);

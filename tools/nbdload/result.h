@@ -2,11 +2,19 @@
 #ifndef NBDLOAD_RESULT_H
 #define NBDLOAD_RESULT_H
 
+#include <stdio.h>
+
 #include <jansson.h>
 
 #include "load.h"
 
 void result_print_table(const struct load *load);
+
+/* One line about the load, without its end. */
+void result_print_headline(const struct load *load, FILE *out);
+
+/* A page that needs nothing but itself. */
+void result_write_html(const struct load *load, FILE *out);
 
 /* Null: out of memory. */
 json_t *result_json(const struct load *load);

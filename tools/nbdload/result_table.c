@@ -56,24 +56,25 @@ static void print_row(const char *name, const struct histogram *h, uint64_t byte
     putchar('\n');
 }
 
-static void print_headline(const struct load *load)
+void result_print_headline(const struct load *load, FILE *out)
 {
     const struct options *o = load->options;
+    bool sized = o->pattern != PATTERN_FLUSH_ONLY && o->pattern != PATTERN_TRACE;
     char text[24];
 
-    printf("%s, ", pattern_name[o->pattern]);
-    for (size_t i = 0; i < o->size_count && o->pattern != PATTERN_FLUSH_ONLY; i++)
-        printf("%s%s", size_text(o->sizes[i].bytes, text),
-               i + 1 < o->size_count ? " + " : ", ");
-    printf("%u client%s x %u connection%s x %u in flight", o->clients,
-           o->clients == 1 ? "" : "s", o->connections, o->connections == 1 ? "" : "s",
-           o->in_flight);
+    fprintf(out, "%s, ", pattern_name[o->pattern]);
+    for (size_t i = 0; i < o->size_count && sized; i++)
+        fprintf(out, "%s%s", size_text(o->sizes[i].bytes, text),
+                i + 1 < o->size_count ? " + " : ", ");
+    fprintf(out, "%u client%s x %u connection%s x %u in flight", o->clients,
+            o->clients == 1 ? "" : "s", o->connections, o->connections == 1 ? "" : "s",
+            o->in_flight);
     if (o->rate > 0)
-        printf(", %g/s%s", o->rate, o->poisson ? " poisson" : "");
+        fprintf(out, ", %g/s%s", o->rate, o->poisson ? " poisson" : "");
     if (o->think_ns > 0)
-        printf(", think %g ms%s", o->think_ns / 1e6, o->poisson ? " poisson" : "");
-    printf(", %zu export%s, %.2f s\n", o->uri_count, o->uri_count == 1 ? "" : "s",
-           result_seconds(load));
+        fprintf(out, ", think %g ms%s", o->think_ns / 1e6, o->poisson ? " poisson" : "");
+    fprintf(out, ", %zu export%s, %.2f s", o->uri_count, o->uri_count == 1 ? "" : "s",
+            result_seconds(load));
 }
 
 void result_print_table(const struct load *load)
@@ -81,7 +82,8 @@ void result_print_table(const struct load *load)
     const struct measurement *m = &load->m;
     double seconds = result_seconds(load);
 
-    print_headline(load);
+    result_print_headline(load, stdout);
+    putchar('\n');
     printf("%-12s %9s %9s %9s %10s %10s %10s %10s %10s %10s\n", "", "count", "per s", "MiB/s",
            "mean", "p50", "p90", "p99", "p99.9", "max");
     print_row("operation", &m->operation, m->operation_bytes, seconds);
