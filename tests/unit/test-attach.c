@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "attach.h"
+#include "faulty.h"
 #include "place.h"
 #include "words.h"
 
@@ -541,6 +542,13 @@ static void recovery_of_a_file(void **state)
     assert_int_equal(result.cut.lsn, 95);
     assert_int_equal(result.cut.position, end);
 
+    /* A break in the first piece: the search for witnesses goes on through all others. */
+    poke(path, sb.ring_start + 7 * 512 + 2 * format_span(100001) + 200, "torn", 4);
+    assert_int_equal(recover(path, &result), RECOVERY_REPLAY);
+    assert_int_equal(result.records, 2);
+    assert_int_equal(result.cut.lsn, 7);
+    assert_true(result.torn);
+
     /* Once around the end of the ring, in the last and the first sector. */
     sb.tail.position = 3 * sb.ring_bytes - 4 * 512;
     sb.generation++;
@@ -552,6 +560,36 @@ static void recovery_of_a_file(void **state)
     assert_int_equal(recover(path, &result), RECOVERY_REPLAY);
     assert_int_equal(result.records, 12);
     assert_int_equal(result.cut.position, end);
+}
+
+/* A disk that can't be read is no torn tail. */
+static void unreadable_ring(void **state)
+{
+    const char *path = new_journal("unreadable", 12 * MIB);
+    struct recovery_result result;
+    struct superblock sb;
+
+    (void)state;
+    make_dirty(path, &sb);
+    put_records(path, &sb, 90, 100001, 0);
+    for (int nth = 1; nth <= 3; nth++) {
+        struct journal_file jf;
+        struct storage *inner, *s;
+        struct core *core;
+
+        assert_int_equal(storage_open_file(&inner, path, "journal", false, false, true), 0);
+        s = faulty_create(inner, false);
+        assert_int_equal(journal_open_storage(&jf, s, ATTACH_SERVE), 0);
+        assert_int_equal(core_create(&core, &jf.sb, 16 << 20), 0);
+        faulty_fail(s, FAULTY_READ_COLD, nth, EIO, false);
+        words_forget();
+        assert_int_equal(journal_recover(&jf, core, UINT64_MAX, NULL, NULL, NULL, &result),
+                         -EIO);
+        assert_int_equal(words_count("error:"), 1);
+        assert_true(words_contain("can't read journal"));
+        core_destroy(core);
+        journal_close(&jf);
+    }
 }
 
 static void damage_in_words(void **state)
@@ -593,6 +631,7 @@ int main(void)
         cmocka_unit_test_setup(modes, setup),
         cmocka_unit_test_setup(read_only_journal, setup),
         cmocka_unit_test_setup(recovery_of_a_file, setup),
+        cmocka_unit_test_setup(unreadable_ring, setup),
         cmocka_unit_test_setup(damage_in_words, setup),
     };
 
