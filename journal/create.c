@@ -2,9 +2,8 @@
  *
  * A file is made under no name (O_TMPFILE), filled, made durable, and only then linked to its
  * path; the directory is fsynced last.  So no crash leaves half a journal, or a leftover.
- * Where
- * a file system can't do that, the file is PATH.new first, and one that a crash left there is
- * replaced.  Linking never replaces anything, also not a symbolic link.
+ * Where a file system can't do that, the file is PATH.new first, and one that a crash left
+ * there is replaced.  Linking never replaces anything, also not a symbolic link.
  *
  * All of it is allocated, and a first part is written with zeroes: extents that are allocated
  * but not written cost fdatasync a metadata commit when they are written first (390 us instead

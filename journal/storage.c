@@ -65,8 +65,7 @@ static int file_read(struct storage *s, void *buf, size_t count, uint64_t offset
     return read_all(s->fd, buf, count, offset);
 }
 
-/* Not with O_DIRECT: what is dirty is written, then the pages are dropped (those that can
- * be). */
+/* Not with O_DIRECT: what is dirty is written, then the pages are dropped if they can be. */
 static int read_cold_dropping(struct storage *s, void *buf, size_t count, uint64_t offset)
 {
     if (sync_file_range(s->fd, offset, count,
@@ -79,8 +78,7 @@ static int read_cold_dropping(struct storage *s, void *buf, size_t count, uint64
 }
 
 /* The last bytes of a file whose size is not aligned: a direct read of a whole block ends at
- * the
- * end of the file. */
+ * the end of the file. */
 static int read_cold_rest(int fd, uint8_t *buf, size_t count, uint64_t offset)
 {
     uint8_t block[COLD_ALIGN] __attribute__((aligned(COLD_ALIGN)));

@@ -1,8 +1,7 @@
 /* storage_open: opening a file or block device, and taking it for us alone.
  *
  * flock, not fcntl locks: those belong to the process, and nbdkit forks after we open.  The
- * lock
- * lives as long as any descriptor that came from this open: a killed server leaves nothing
+ * lock lives as long as any descriptor that came from this open: a killed server leaves nothing
  * behind, a stopped one (kill -STOP) still holds it.  Block devices are also opened O_EXCL,
  * which the kernel grants to nobody else: no second server by another device node, no mount.
  *
