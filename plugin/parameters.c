@@ -71,8 +71,10 @@ static int set_size(uint64_t *size, const char *key, const char *value, uint64_t
 {
     int64_t parsed = nbdkit_parse_size(value);
 
-    if (parsed < 0)
+    if (parsed < 0) {
+        nbdkit_error("%s: '%s' is no size", key, value);
         return -1;
+    }
     if ((uint64_t)parsed < min) {
         nbdkit_error("%s=%s is too small: at least %" PRIu64 " bytes are needed", key, value,
                      min);
