@@ -171,6 +171,11 @@ stop_server() {
     [ $status = 0 ] || fail "the server ended with $status"
 }
 
+# Waits for the end of $server when it is no child of ours (it may stay a zombie for a while).
+wait_gone() {
+    eventually 60 eval '! grep -q "^State:.[^Z]" "/proc/$server/status"' || fail 'the server does not end'
+}
+
 # expect_equal WHAT WANTED GOT
 expect_equal() {
     [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"
