@@ -11,7 +11,7 @@
 #define READERS 4
 #define SLOTS 64
 #define BLOCK 3000 /* not aligned, so that neighbours share sectors */
-#define ROUNDS 1500
+#define ROUNDS 600
 #define DISK (WRITERS * SLOTS * BLOCK)
 
 struct world {
