@@ -8,13 +8,16 @@
 #include "report.h"
 #include "superblocks.h"
 
-static int report_no_superblock(const char *path, const struct superblocks *found)
+static int report_no_superblock(const struct storage *s, const struct superblocks *found)
 {
+    const char *path = s->name;
+
     switch (found->verdict) {
     case FORMAT_NO_MAGIC:
-        report_error("%s is not a journal: check the path; a new journal has to be created "
-                     "under another name (nbdjournal create NEW --size SIZE)",
-                     path);
+        report_error("%s is not a journal: check the path; %s", path,
+                     s->is_block ? "if this device is to become one: nbdjournal create DEVICE"
+                                 : "a new journal has to be created under another name "
+                                   "(nbdjournal create NEW --size SIZE)");
         return -EINVAL;
     case FORMAT_OTHER_ORDER:
         report_error("journal %s was written in the other byte order: use it on a machine like "
@@ -88,7 +91,7 @@ int journal_open_storage(struct journal_file *jf, struct storage *storage,
         goto err;
     }
     if (found.verdict != FORMAT_OK) {
-        e = report_no_superblock(storage->name, &found);
+        e = report_no_superblock(storage, &found);
         goto err;
     }
     jf->sb = found.sb;
