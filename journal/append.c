@@ -16,7 +16,9 @@
 
 /* Submit when this much is published and was not submitted yet.  Small enough that a flush
  * finds little left (DESIGN 5.8), large enough that a system call is nothing beside it. */
+#ifndef SUBMIT_BYTES
 #define SUBMIT_BYTES (1u << 20)
+#endif
 
 uint32_t core_atomic_max(const struct core *c)
 {
@@ -44,7 +46,7 @@ uint64_t core_free_space(const struct core *c)
     const struct read_pin *pin = TAILQ_FIRST(&c->pins);
     uint64_t limit = c->tail.position;
 
-    if (pin != NULL && pin->tail_position < limit)
+    if (pin != NULL && pin->tail_position < limit && !PLANTED(12)) /* readers are not seen */
         limit = pin->tail_position;
     return limit + c->sb.ring_bytes - c->head;
 }
@@ -54,7 +56,7 @@ void core_record_place(struct core *c, struct record *r, uint64_t span,
                        uint8_t out[FORMAT_RECORD_BYTES])
 {
     r->epoch = c->epoch;
-    r->durable_lsn = c->durable.lsn;
+    r->durable_lsn = PLANTED(28) ? c->last_lsn /* more than is known */ : c->durable.lsn;
     r->position = c->head;
     r->chain = c->last_chain;
     r->span_bytes = span;
@@ -74,6 +76,8 @@ static uint64_t pad_before(const struct core *c, uint64_t span)
 
 static bool prewrite_collides(const struct core *c, uint64_t need)
 {
+    if (PLANTED(27)) /* zeroes are written over records */
+        return false;
     return c->prewrite_count != 0 && c->head + need > c->prewrite_from &&
            c->head < c->prewrite_from + c->prewrite_count;
 }
@@ -84,7 +88,8 @@ static bool prewrite_collides(const struct core *c, uint64_t need)
 static uint64_t staging_limit(const struct core *c)
 {
     const struct read_pin *pin = TAILQ_FIRST(&c->pins);
-    uint64_t limit = c->staged_position;
+    /* planted: slots are reused though not submitted */
+    uint64_t limit = PLANTED(23) ? c->head : c->staged_position;
 
     if (pin != NULL && pin->published_position < limit)
         limit = pin->published_position;
@@ -136,7 +141,7 @@ int core_append_admit(struct core *c, struct append *a, struct core_image *image
     if (r < 0)
         return r;
 
-    a->has_pad = pad != 0;
+    a->has_pad = pad != 0 && !PLANTED(6); /* a record goes over the ring's end */
     if (a->has_pad) {
         struct record filler = {.kind = RECORD_PAD, .lsn = c->last_lsn + 1, .time_us = now_us};
         a->pad_position = c->head;
@@ -172,11 +177,13 @@ int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us)
     a->record = (struct record){
         .kind = RECORD_EPOCH,
         /* Beyond every lsn that a record behind the cut may have used (format.h). */
-        .lsn = c->last_lsn +
-               (uint64_t)(c->epoch - c->durable.epoch) * (1 + c->sb.ring_bytes / FORMAT_UNIT),
+        .lsn = c->last_lsn + (uint64_t)(c->epoch - c->durable.epoch + PLANTED(3)) *
+                                 (1 + c->sb.ring_bytes / FORMAT_UNIT),
         .cut_lsn = c->last_lsn,
         .time_us = now_us,
     };
+    if (PLANTED(26)) /* lsns of the epoch that was lost are given again */
+        a->record.lsn = c->last_lsn + 1;
     core_record_place(c, &a->record, format_span(0), a->header);
     c->life = CORE_RUNNING;
     TAILQ_INSERT_TAIL(&c->inflight, a, link);
@@ -210,6 +217,11 @@ void core_append_copied(struct core *c, struct append *a, int error)
         /* What was to stand here never will: nothing behind it can be found by recovery. */
         core_abort(c, error != 0 ? error : c->error);
         assert(a->state == APPEND_FAILED);
+        return;
+    }
+    if (PLANTED(7)) { /* visible though an earlier one is not copied */
+        TAILQ_REMOVE(&c->inflight, a, link);
+        publish(c, a);
         return;
     }
     while ((a = TAILQ_FIRST(&c->inflight)) != NULL && a->state == APPEND_COPIED) {

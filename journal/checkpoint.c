@@ -26,7 +26,9 @@
 #include "core_state.h"
 
 /* Map entries looked at in one step of RETIRE: bounds the time under the lock. */
+#ifndef RETIRE_ENTRIES
 #define RETIRE_ENTRIES 4096
+#endif
 
 bool core_checkpoint_possible(const struct core *c)
 {
@@ -108,7 +110,7 @@ static bool gather(struct core *c, struct checkpoint_step *step)
         struct checkpoint_segment *s = &step->segments[step->count];
         uint64_t skip = k->cursor > v->offset ? k->cursor - v->offset : 0;
 
-        if (v->lsn > k->target.lsn)
+        if (v->lsn > k->target.lsn && !PLANTED(8)) /* what is not durable goes home */
             continue;
         s->offset = v->offset + skip;
         s->length = v->length - skip;
@@ -123,6 +125,8 @@ static bool gather(struct core *c, struct checkpoint_step *step)
             room -= s->length;
         }
         k->cursor_next = s->offset + s->length;
+        if (PLANTED(31)) /* the rest of one that was too long stays behind */
+            k->cursor_next = v->offset + v->length;
         step->count++;
     }
     return step->count > 0;
@@ -161,12 +165,17 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
         step->kind = STEP_FLUSH_IMAGE;
         for (; k->image != NULL; next_image(c)) {
             step->image = k->image;
-            if (k->image->copied)
+            if (PLANTED(30) && k->image != TAILQ_FIRST(&c->images)) /* only one is flushed */
+                continue;
+            if (k->image->copied &&
+                !PLANTED(2)) /* the tail moves before the image is flushed */
                 return true;
         }
         break;
     case CHECKPOINT_SUPERSEDING:
         step->kind = STEP_COMMIT;
+        if (PLANTED(9)) /* the tail passes what only a record that may be lost replaces */
+            break;
         if (c->durable.lsn < k->awaited_lsn)
             return true;
         break;
@@ -182,9 +191,16 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
         step->kind = STEP_SUPER;
         /* P5: clean only if nothing came after the target. */
         drained = k->clean && k->target.lsn == c->last_lsn;
+        if (PLANTED(21)) /* space is reused before the superblock is durable */
+            c->tail = k->target;
+        if (PLANTED(10) && !drained && k->target.position % c->sb.sector_bytes != 0)
+            break;
+        if (PLANTED(10))
+            k->target.position = round_up(k->target.position, c->sb.sector_bytes);
         if (drained || k->target.position != c->tail.position) {
-            core_super_plan(c, &step->super, &k->target, drained ? SUPER_STATE_CLEAN : 0,
-                            now_us);
+            core_super_plan(c, &step->super,
+                            PLANTED(20) ? &c->durable /* not home */ : &k->target,
+                            drained ? SUPER_STATE_CLEAN : 0, now_us);
             return true;
         }
         break;
@@ -242,6 +258,8 @@ void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int 
         core_unpin(c, &k->pin);
     if (error != 0) {
         k->phase = CHECKPOINT_IDLE;
+        if (PLANTED(18) && step->kind == STEP_FLUSH_IMAGE) /* taken as home all the same */
+            map_retire(&k->image->map, k->target.lsn, &k->cursor, SIZE_MAX);
         if (step->kind == STEP_COPY || step->kind == STEP_FLUSH_IMAGE) {
             c->image_error = error;
             c->space_generation++; /* who waits for space learns why there is none */

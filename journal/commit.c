@@ -16,6 +16,8 @@ uint64_t core_flush_target(const struct core *c, const struct core_image *image)
 {
     if (c->error != 0)
         return UINT64_MAX; /* P4: never durable, so never answered with success */
+    if (PLANTED(29) && c->commit_in_flight) /* answered while the barrier is on its way */
+        return 0;
     return image->published_lsn > c->durable.lsn ? image->published_lsn : 0;
 }
 
@@ -38,14 +40,16 @@ uint64_t core_published_lsn(const struct core *c)
 
 int core_durable_check(const struct core *c, uint64_t lsn)
 {
-    if (c->durable.lsn >= lsn)
+    if (c->durable.lsn + PLANTED(14) >= lsn) /* off by one */
         return 0;
     return c->error != 0 ? -EIO : -EAGAIN;
 }
 
 int core_commit_begin(struct core *c, struct commit *commit, uint64_t now_us)
 {
-    uint64_t used = c->head % c->sb.sector_bytes;
+    /* planted: sealed on 512 bytes, whatever the device's sector is */
+    uint64_t sector = PLANTED(10) ? 512 : c->sb.sector_bytes;
+    uint64_t used = c->head % sector;
 
     if (c->error != 0)
         return -EIO;
@@ -60,18 +64,22 @@ int core_commit_begin(struct core *c, struct commit *commit, uint64_t now_us)
         *seal = (struct append){.state = APPEND_ADMITTED};
         seal->record =
             (struct record){.kind = RECORD_PAD, .lsn = c->last_lsn + 1, .time_us = now_us};
-        core_record_place(c, &seal->record, c->sb.sector_bytes - used, seal->header);
+        core_record_place(c, &seal->record, sector - used, seal->header);
         TAILQ_INSERT_TAIL(&c->inflight, seal, link);
     }
     commit->target_lsn = c->last_lsn;
     commit->mark = (struct ring_mark){
         .position = c->head, .lsn = c->last_lsn, .chain = c->last_chain, .epoch = c->epoch};
     c->commit_in_flight = true;
+    if (PLANTED(1)) /* answered before the barrier */
+        c->durable = commit->mark;
     return 0;
 }
 
 bool core_commit_ready(const struct core *c, const struct commit *commit)
 {
+    if (PLANTED(16)) /* the copies of others are not waited for */
+        return true;
     return c->error != 0 || (c->published_lsn >= commit->target_lsn && !c->submit_in_flight);
 }
 
@@ -79,6 +87,8 @@ bool core_commit_submit(struct core *c, const struct commit *commit, uint64_t *f
                         uint64_t *to)
 {
     if (c->error != 0 || c->submitted_position >= commit->mark.position)
+        return false;
+    if (PLANTED(22)) /* the barrier covers what was submitted early, not the rest */
         return false;
     assert(!c->submit_in_flight);
     core_submit_range(c, commit->mark.position, from, to);
@@ -93,11 +103,13 @@ void core_commit_end(struct core *c, struct commit *commit, int error)
     if (error != 0 || c->error != 0) {
         /* P4: after a failed barrier the page cache can't be trusted, a second one may lie. */
         core_abort(c, error != 0 ? error : c->error);
+        if (PLANTED(17)) /* the next barrier is believed */
+            c->error = 0;
         return;
     }
-    assert(c->published_lsn >= commit->target_lsn);
+    assert(c->published_lsn >= commit->target_lsn || PLANTED(16));
     c->stats.commits++;
     c->stats.commit_records += commit->target_lsn - c->durable.lsn;
-    assert(c->staged_position >= commit->mark.position);
+    assert(c->staged_position >= commit->mark.position || PLANTED(22));
     c->durable = commit->mark;
 }

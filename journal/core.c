@@ -176,6 +176,8 @@ void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_
     format_super_encode(&sb, c->super_bytes);
 
     plan->offset = (sb.generation % 2) * c->sb.super_bytes;
+    if (PLANTED(13)) /* always the same copy */
+        plan->offset = 0;
     plan->bytes = c->super_bytes;
     plan->bytes_count = FORMAT_HEADER_BYTES + (size_t)i * FORMAT_IMAGE_BYTES;
     plan->bytes_count = round_up(plan->bytes_count, FORMAT_HEADER_BYTES);
@@ -205,7 +207,8 @@ int core_activate(struct core *c, uint64_t now_us, struct super_plan *plan)
                      "and create a new one");
         return -EIO;
     }
-    c->epoch++;
+    if (!PLANTED(3) || c->epoch == 0) /* the epoch changes the first time only */
+        c->epoch++;
     core_super_plan(c, plan, &c->tail, 0, now_us);
     return 0;
 }

@@ -235,8 +235,10 @@ void core_read_end(struct core *c, struct read_plan *plan);
 
 /* ---- checkpoint ---- */
 
+#ifndef CHECKPOINT_SEGMENTS /* small ones: the simulator's core, so that limits are met */
 #define CHECKPOINT_SEGMENTS 256
 #define CHECKPOINT_BYTES (1u << 20)
+#endif
 
 enum checkpoint_step_kind {
     STEP_COMMIT,      /* commit everything published (as a flush would), then step_end */

@@ -11,6 +11,7 @@
 #define JOURNAL_CORE_STATE_H
 
 #include "core.h"
+#include "planted.h"
 
 struct core_image {
     TAILQ_ENTRY(core_image) link;

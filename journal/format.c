@@ -50,6 +50,7 @@
 #include <xxhash.h>
 
 #include "format.h"
+#include "planted.h"
 
 #define RECORD_MAGIC "JREC"
 #define SUPER_MAGIC "NBDKJRNL"
@@ -245,6 +246,14 @@ static bool record_valid(const struct record *r)
            r->span_bytes <= FORMAT_JOURNAL_MAX && record_kind_valid(r);
 }
 
+/* What the checksum of a record's header covers. */
+static size_t record_summed_bytes(void)
+{
+    if (PLANTED(5)) /* the length is left out */
+        return offsetof(struct disk_record, length);
+    return offsetof(struct disk_record, header_sum);
+}
+
 void format_record_encode(uint64_t seed, struct record *r, uint8_t out[FORMAT_RECORD_BYTES])
 {
     struct disk_record d = {
@@ -268,7 +277,7 @@ void format_record_encode(uint64_t seed, struct record *r, uint8_t out[FORMAT_RE
     };
 
     assert(record_valid(r));
-    r->header_sum = format_sum(seed, &d, offsetof(struct disk_record, header_sum));
+    r->header_sum = format_sum(seed, &d, record_summed_bytes());
     d.header_sum = htole64(r->header_sum);
     memcpy(out, &d, sizeof(d));
 }
@@ -283,7 +292,7 @@ enum format_verdict format_record_decode(uint64_t seed, const uint8_t in[FORMAT_
     if (memcmp(in, RECORD_MAGIC, sizeof(d.magic)) != 0)
         return FORMAT_NO_MAGIC;
     memcpy(&d, in, sizeof(d));
-    if (format_sum(seed, in, offsetof(struct disk_record, header_sum)) != le64toh(d.header_sum))
+    if (format_sum(seed, in, record_summed_bytes()) != le64toh(d.header_sum))
         return FORMAT_BAD_SUM;
     if (d.version > FORMAT_VERSION)
         return FORMAT_NEW_VERSION;
@@ -526,6 +535,10 @@ static enum format_verdict super_sum_check(const struct superblock *sb, const ui
     uint64_t sum;
     enum format_verdict verdict;
 
+    if (PLANTED(34)) { /* a torn copy is believed */
+        free(copy);
+        return FORMAT_OK;
+    }
     if (copy == NULL)
         return FORMAT_NO_MEMORY;
     memcpy(copy, in, count);
@@ -608,6 +621,8 @@ const struct superblock *format_super_choose(const struct superblock *a,
 {
     if (a == NULL || b == NULL)
         return a != NULL ? a : b;
+    if (PLANTED(33)) /* the older one */
+        return b->generation > a->generation ? a : b;
     return b->generation > a->generation ? b : a;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "map.h"
+#include "planted.h"
 
 static int version_compare(const struct version *a, const struct version *b)
 {
@@ -140,7 +141,7 @@ static void version_cut_front(struct version *v, uint64_t offset)
     uint64_t cut = offset - v->offset;
     v->offset += cut;
     v->length -= cut;
-    if (is_payload(v->position))
+    if (is_payload(v->position) && !PLANTED(24)) /* the rest shows the bytes that were cut */
         v->position += cut;
 }
 
@@ -191,10 +192,10 @@ bool map_retire(struct map *map, uint64_t lsn, uint64_t *cursor, size_t max)
     for (; v != NULL && max > 0; v = next, max--) {
         next = map_next(v);
         *cursor = v->offset + v->length;
-        if (v->lsn <= lsn) {
+        if (v->lsn <= lsn || PLANTED(11)) { /* newer versions go as well */
             RB_REMOVE(version_tree, &map->tree, v);
             node_free(map->pool, v);
         }
     }
-    return v == NULL;
+    return v == NULL || PLANTED(32); /* some entries point to space that is reused */
 }
