@@ -351,14 +351,11 @@ enum sample_kind {
     SAMPLE_ONE_DISK,
     SAMPLE_BIASED,
     SAMPLE_PREFIX,
-    SAMPLE_KINDS
 };
 
-static void set_sample(const struct check *check, struct world *w, uint64_t number,
+static void set_sample(const struct check *check, struct world *w, enum sample_kind kind,
                        struct rng *rng)
 {
-    enum sample_kind kind =
-        number < 2 ? number : rng_range(rng, SAMPLE_ONE_DISK, SAMPLE_PREFIX);
     static const unsigned percents[] = {5, 50, 95};
     unsigned percent = percents[rng_below(rng, 3)];
     const struct disk *one = disk_of(w, rng_below(rng, 1 + w->setup.image_count));
@@ -407,15 +404,17 @@ static void set_sample(const struct check *check, struct world *w, uint64_t numb
 static void set_sampled(const struct check *check, struct world *w, uint64_t number, bool all)
 {
     struct rng rng = rng_stream(w->seed, w->event, number);
+    enum sample_kind kind = number < 2 ? number : rng_range(&rng, SAMPLE_ALL, SAMPLE_PREFIX);
 
-    set_sample(check, w, number, &rng);
+    set_sample(check, w, kind, &rng);
     if (!all && check->fresh_count > 0) {
         size_t pick = rng_below(&rng, check->fresh_count);
         const struct slot *slot = &check->slots[check->fresh[pick].slot];
 
         disk_view_set(slot->disk, slot->sector, check->fresh[pick].choice);
     }
-    if (number >= 2 && check->slot_count > 0 && rng_chance(&rng, 25)) {
+    if (number >= 2 && check->slot_count > 0 &&
+        rng_chance(&rng, kind == SAMPLE_ALL ? 100 : 20)) {
         scribble(check, w, &rng);
         w->counts->states_scribbled++;
     }
@@ -468,6 +467,14 @@ static void try_named(struct check *check, struct world *w, bool all)
     check_cut(check, w, name, &k);
 }
 
+/* In a large world most events are passed over: many worlds show more than one in full. */
+static bool is_looked_at(const struct world *w)
+{
+    struct rng rng = rng_stream(w->seed, w->event, UINT64_MAX);
+
+    return rng_chance(&rng, w->setup.check_percent);
+}
+
 void check_event(struct check *check, struct world *w)
 {
     const struct world_options *options = check->options;
@@ -476,6 +483,8 @@ void check_event(struct check *check, struct world *w)
     uint64_t states;
     uint32_t k;
 
+    if (!is_looked_at(w))
+        return;
     if (!skip) {
         states = gather(check, w, options->listed_max);
         if (options->only_event && options->state != NULL) {

@@ -108,8 +108,12 @@ static void answer(struct world *w, struct client *client, int error)
     story(w, "client %u: answered: %s", client->number,
           error == 0 ? "success" : strerror(-error));
     client->state = CLIENT_IDLE;
-    if (error != 0)
+    if (error != 0) {
+        if (!w->had_fault)
+            world_fail(w, "P8", NULL, "client %u got an error though nothing has failed: %s",
+                       client->number, strerror(-error));
         return;
+    }
     w->counts->answers++;
     for (unsigned i = 0; i < client->part_count; i++)
         model_answer(&w->model, client->parts[i]);

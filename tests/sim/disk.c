@@ -221,28 +221,42 @@ void disk_view_set(struct disk *disk, uint32_t sector, uint32_t choice)
     view_mark(disk, sector, choice);
 }
 
+static void noise(uint8_t *at, size_t count, struct rng *rng)
+{
+    for (size_t i = 0; i < count; i++)
+        at[i] = rng_next(rng);
+}
+
 void disk_view_scribble(struct disk *disk, uint32_t sector, struct rng *rng)
 {
     uint8_t *at = disk->view + (size_t)sector * DISK_SECTOR;
-    uint64_t noise;
+    const uint8_t *old = disk->stable + (size_t)sector * DISK_SECTOR, *new = old;
+    size_t cut = rng_range(rng, 1, DISK_SECTOR - 1), piece = 8 << rng_below(rng, 3);
 
-    switch (rng_below(rng, 4)) {
+    if (disk->newest[sector] != DISK_STABLE)
+        new = disk->versions[disk->newest[sector] - 1].bytes;
+    switch (rng_below(rng, 6)) {
     case 0:
         memset(at, 0, DISK_SECTOR);
         break;
-    case 1: /* torn inside: the end is of another version */
-        if (disk->newest[sector] != DISK_STABLE) {
-            size_t cut = rng_range(rng, 1, DISK_SECTOR - 1);
-            memcpy(at + cut, disk->versions[disk->newest[sector] - 1].bytes + cut,
-                   DISK_SECTOR - cut);
-            break;
-        }
-        /* fall through */
-    default:
-        for (size_t i = 0; i < DISK_SECTOR; i += sizeof(noise)) {
-            noise = rng_next(rng);
-            memcpy(at + i, &noise, sizeof(noise));
-        }
+    case 1:
+        noise(at, DISK_SECTOR, rng);
+        break;
+    case 2: /* it came so far */
+        memcpy(at, new, cut);
+        memcpy(at + cut, old + cut, DISK_SECTOR - cut);
+        break;
+    case 3:
+        memcpy(at, old, cut);
+        memcpy(at + cut, new + cut, DISK_SECTOR - cut);
+        break;
+    default: /* all but a few bytes */
+        memcpy(at, new, DISK_SECTOR);
+        cut = cut / piece * piece;
+        if (rng_chance(rng, 50))
+            memcpy(at + cut, old + cut, piece);
+        else
+            noise(at + cut, piece, rng);
     }
     view_mark(disk, sector, DISK_SCRIBBLED);
 }

@@ -41,6 +41,7 @@ static bool fault_now(struct world *w, const struct disk *disk, bool barrier)
     if (w->setup.fault != kind || w->fault_countdown == 0 || --w->fault_countdown > 0)
         return false;
     w->counts->faults++;
+    w->had_fault = true;
     if (w->fault_repeats)
         w->fault_countdown = rng_range(&w->rng, 1, 4);
     return true;
@@ -51,6 +52,12 @@ static int io_write(struct world *w, struct disk *disk, size_t offset, const uin
                     size_t count)
 {
     bool fault = fault_now(w, disk, false);
+
+    if (offset > disk->size || count > disk->size - offset) {
+        world_fail(w, "plan", NULL, "a write of [%zu, %zu) goes beyond the end of the %s",
+                   offset, offset + count, disk->name);
+        return -EIO;
+    }
 
     if (fault) /* a part of it may have been written */
         count = rng_below(&w->rng, count + 1);
@@ -259,9 +266,11 @@ enum job_result super_job_step(struct world *w, struct super_job *job)
 
 void submit_job_start(struct world *w, struct submit_job *job, uint64_t from, uint64_t to)
 {
-    if (from >= to || from % w->setup.sector_bytes != 0 || to % w->setup.sector_bytes != 0 ||
-        world_ring_at(w, from) + (to - from) > w->journal.size ||
-        (w->shm.exists && from != w->shm.submitted))
+    bool whole = from % w->setup.sector_bytes == 0 && to % w->setup.sector_bytes == 0;
+
+    /* Direct I/O wants whole sectors, in order; a hint does not care. */
+    if (from >= to || world_ring_at(w, from) + (to - from) > w->journal.size ||
+        (w->shm.exists && (!whole || from != w->shm.submitted)))
         world_fail(w, "plan", NULL, "submit of [%llu, %llu)", (unsigned long long)from,
                    (unsigned long long)to);
     *job = (struct submit_job){.active = true, .at = from, .end = to};

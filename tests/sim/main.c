@@ -21,12 +21,16 @@ static const char usage[] =
     "  --seed N          the first seed (default 1)\n"
     "  --seeds COUNT     so many seeds from there (default 1)\n"
     "  --states COUNT    go on with further seeds until so many crash states were checked\n"
+    "  --part N          part N (1 to 4) of what the test suite runs, or all of them\n"
     "  --samples COUNT   sampled crash states an event (default 6)\n"
     "  --listed COUNT    an event with at most so many crash states has all of them checked\n"
     "                    (default 40)\n"
     "  --event N         check only at this event of the seed\n"
     "  --state NAME      and only this state, as a failure names it\n"
     "  --seconds N       stop after the seed that is under way then\n"
+    "  --planted N       with planted bug N (the simulator's own core only): succeeds if it "
+    "is\n"
+    "                    found\n"
     "  --need-all        fail if something that matters was never met (a lap, a torn "
     "sector...)\n"
     "  -v                tell the story\n"
@@ -34,6 +38,12 @@ static const char usage[] =
     "Prints a line for what it did; exit code 0: nothing found, 1: a failure, with a line "
     "that\n"
     "replays it.\n";
+
+#ifdef PLANTED_AT_RUN_TIME
+int planted_bug;
+#else
+static int planted_bug;
+#endif
 
 /* An assertion or a wild pointer in the core: say which world it was. */
 static void died(int signal_number)
@@ -49,6 +59,8 @@ static void died(int signal_number)
         if (write(STDOUT_FILENO, line, length) < 0)
             _exit(1);
     }
+    if (planted_bug != 0) /* found */
+        _exit(0);
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
@@ -126,9 +138,14 @@ static bool met_all(const struct world_counts *c)
     return all;
 }
 
+/* More than a million crash states in all. */
+#define PARTS 4
+#define PART_STATES 270000
+
 struct run {
     uint64_t seed, seeds, states, seconds;
-    bool need_all;
+    unsigned part;
+    bool all_parts, need_all;
     struct world_options options;
 };
 
@@ -152,11 +169,13 @@ static void parse(struct run *run, int argc, char *argv[])
         {"seed", required_argument, NULL, 's'},
         {"seeds", required_argument, NULL, 'n'},
         {"states", required_argument, NULL, 't'},
+        {"part", required_argument, NULL, 'q'},
         {"samples", required_argument, NULL, 'p'},
         {"listed", required_argument, NULL, 'l'},
         {"event", required_argument, NULL, 'e'},
         {"state", required_argument, NULL, 'c'},
         {"seconds", required_argument, NULL, 'd'},
+        {"planted", required_argument, NULL, 'b'},
         {"need-all", no_argument, NULL, 'a'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -174,6 +193,15 @@ static void parse(struct run *run, int argc, char *argv[])
         case 't':
             run->states = number_of(optarg);
             break;
+        case 'q':
+            run->all_parts = strcmp(optarg, "all") == 0;
+            if (!run->all_parts)
+                run->part = number_of(optarg);
+            if (!run->all_parts && (run->part < 1 || run->part > PARTS)) {
+                fprintf(stderr, "sim: parts are 1 to %d, or all\n", PARTS);
+                exit(2);
+            }
+            break;
         case 'p':
             run->options.samples = number_of(optarg);
             break;
@@ -189,6 +217,13 @@ static void parse(struct run *run, int argc, char *argv[])
             break;
         case 'd':
             run->seconds = number_of(optarg);
+            break;
+        case 'b':
+            planted_bug = number_of(optarg);
+#ifndef PLANTED_AT_RUN_TIME
+            fputs("sim: this build has no planted bugs: use sim-small\n", stderr);
+            exit(2);
+#endif
             break;
         case 'a':
             run->need_all = true;
@@ -206,24 +241,51 @@ static void parse(struct run *run, int argc, char *argv[])
     }
 }
 
+/* Runs worlds until enough was seen.  False: a failure. */
+static bool run_worlds(const struct run *run, uint64_t seed, uint64_t states,
+                       struct world_counts *counts)
+{
+    uint64_t before = states_of(counts);
+    time_t end = time(NULL) + (time_t)run->seconds;
+
+    for (uint64_t n = 0; n < run->seeds || states_of(counts) - before < states; n++) {
+        if (run->seconds != 0 && time(NULL) >= end)
+            break;
+        if (!world_run(seed + n, &run->options, counts))
+            return false;
+    }
+    return true;
+}
+
+/* What the test suite runs, in parts that can go on side by side.  The same seeds each time. */
+static bool run_part(const struct run *run, unsigned part, struct world_counts *counts)
+{
+    return run_worlds(run, (part - 1) * UINT64_C(100000) + 1, PART_STATES, counts);
+}
+
 int main(int argc, char *argv[])
 {
     struct run run = {.seed = 1, .seeds = 1, .options = {.samples = 6, .listed_max = 40}};
     static struct world_counts counts;
-    time_t end;
     bool ok = true;
 
     parse(&run, argc, argv);
     report_set_sink(print_report);
     signal(SIGABRT, died);
     signal(SIGSEGV, died);
-    end = time(NULL) + (time_t)run.seconds;
-    for (uint64_t n = 0; ok && (n < run.seeds || states_of(&counts) < run.states); n++) {
-        if (run.seconds != 0 && time(NULL) >= end)
-            break;
-        ok = world_run(run.seed + n, &run.options, &counts);
+    if (run.all_parts) {
+        for (unsigned part = 1; ok && part <= PARTS; part++)
+            ok = run_part(&run, part, &counts);
+    } else if (run.part != 0) {
+        ok = run_part(&run, run.part, &counts);
+    } else {
+        ok = run_worlds(&run, run.seed, run.states, &counts);
     }
     print_counts(&counts);
+    if (planted_bug != 0) {
+        printf("planted bug %d: %s\n", planted_bug, ok ? "NOT FOUND" : "found");
+        return ok ? 1 : 0;
+    }
     if (ok && run.need_all)
         ok = met_all(&counts);
     return ok ? 0 : 1;

@@ -97,6 +97,23 @@ static void choose_load(struct world_setup *setup, struct rng *rng)
     setup->eager_percent = rng_chance(rng, 50) ? 100 : 3;
 }
 
+/* Who dawdles while others go once around the ring. */
+static void choose_lap(struct world_setup *setup, struct rng *rng)
+{
+    setup->slow_reads = rng_chance(rng, 50);
+    setup->slow_prewrites = !setup->slow_reads;
+    setup->ring_bytes = setup->sector_bytes == 512 ? 32768 : 65536;
+    setup->size_profile = 2;
+    setup->client_count = rng_range(rng, 2, 4);
+    setup->life_steps = 1500;
+    setup->check_percent = 8;
+    setup->restless = false;
+    for (unsigned i = 0; i < setup->image_count; i++) {
+        if (setup->image_size[i] < 8192)
+            setup->image_size[i] = 8192;
+    }
+}
+
 static void choose_setup(struct world_setup *setup, struct rng *rng)
 {
     bool small = rng_chance(rng, 30);
@@ -110,15 +127,23 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
     for (unsigned i = 0; i < setup->image_count; i++)
         setup->image_size[i] = choose_image_size(rng);
     setup->client_count = small ? rng_range(rng, 1, 2) : rng_range(rng, 1, WORLD_CLIENTS);
+    setup->nap_percent = rng_below(rng, 3);
     setup->restless = rng_chance(rng, 30);
     setup->lives = setup->restless ? rng_range(rng, 6, 16) : rng_range(rng, 3, 8);
-    setup->life_steps = small ? 60 : rng_range(rng, 50, 600);
+    setup->life_steps = small ? 60 : rng_range(rng, 50, rng_chance(rng, 15) ? 4000 : 600);
     choose_load(setup, rng);
     if (small)
         setup->size_profile = 0;
+    setup->check_percent = small ? 100 : setup->life_steps <= 600 ? 25 : 8;
     setup->fault = FAULT_NONE;
-    if (rng_chance(rng, 25))
-        setup->fault = rng_range(rng, FAULT_JOURNAL_BARRIER, FAULT_IMAGE_WRITE);
+    if (rng_chance(rng, 30)) {
+        static const enum fault_kind faults[] = {FAULT_JOURNAL_BARRIER, FAULT_JOURNAL_BARRIER,
+                                                 FAULT_JOURNAL_WRITE,   FAULT_IMAGE_BARRIER,
+                                                 FAULT_IMAGE_BARRIER,   FAULT_IMAGE_WRITE};
+        setup->fault = faults[rng_below(rng, 6)];
+    }
+    if (rng_chance(rng, 30))
+        choose_lap(setup, rng);
 }
 
 /* A journal as it is after a clean stop, somewhere in its life; images with something in them. */
@@ -137,7 +162,7 @@ static void make_disks(struct world *w)
     };
     uint8_t *bytes = memory_get(w->super_bytes);
 
-    if (rng_chance(&w->rng, 50)) { /* not its first lap */
+    if (!setup->slow_prewrites && rng_chance(&w->rng, 50)) { /* not its first lap */
         sb.epoch = rng_range(&w->rng, 1, 1000000);
         sb.tail.epoch = sb.epoch;
         sb.tail.position =
@@ -181,12 +206,17 @@ static void life_reset(struct world *w)
     w->stopped_clean = false;
     w->journal_barrier = NULL;
     w->commits_ended = 0;
+    memset(w->nap_until, 0, sizeof(w->nap_until));
     w->schedule = rng_below(&w->rng, 3);
     w->activator.state = ACTIVATOR_WAIT;
     w->stopper = (struct stopper){.state = STOPPER_NONE};
     w->fault_countdown = 0;
-    if (w->setup.fault != FAULT_NONE && rng_chance(&w->rng, 60))
-        w->fault_countdown = rng_range(&w->rng, 1, rng_chance(&w->rng, 50) ? 6 : 60);
+    w->had_fault = false;
+    if (w->setup.fault != FAULT_NONE && rng_chance(&w->rng, 60)) {
+        bool barrier =
+            w->setup.fault == FAULT_JOURNAL_BARRIER || w->setup.fault == FAULT_IMAGE_BARRIER;
+        w->fault_countdown = rng_range(&w->rng, 1, barrier ? 4 : 50);
+    }
     w->fault_repeats = rng_chance(&w->rng, 30);
     for (unsigned i = 0; i < w->setup.client_count; i++)
         client_start(w, &w->clients[i], i);
@@ -315,9 +345,12 @@ enum {
     ACTOR_STOPPER,
     ACTORS
 };
+_Static_assert(ACTORS + WORLD_CLIENTS == WORLD_ACTORS, "all who take steps");
 
 static enum job_result actor_step(struct world *w, unsigned actor)
 {
+    if (w->event < w->nap_until[actor])
+        return JOB_WAITS;
     switch (actor) {
     case ACTOR_COMMITTER:
         return committer_step(w);
@@ -357,6 +390,29 @@ static unsigned choose_actor(struct world *w, unsigned count)
     return rng_below(&w->rng, count);
 }
 
+static bool is_reading(const struct world *w, unsigned actor)
+{
+    return actor >= ACTORS && w->clients[actor - ACTORS].state == CLIENT_READ;
+}
+
+/* A thread may be held up anywhere, for as long as others take for a lap of the ring. */
+static void stepped(struct world *w, unsigned actor)
+{
+    uint64_t longest = rng_chance(&w->rng, 50) ? 60 : 600;
+    unsigned percent = w->setup.nap_percent;
+
+    w->last_actor = actor;
+    if (w->setup.slow_reads && is_reading(w, actor)) {
+        longest = 2000;
+        percent = 25;
+    } else if (w->setup.slow_prewrites && actor == ACTOR_PREWRITER) {
+        longest = 400;
+        percent = 25;
+    }
+    if (rng_chance(&w->rng, percent))
+        w->nap_until[actor] = w->event + rng_range(&w->rng, 10, longest);
+}
+
 /* One step of one actor that can take one.  False: nobody can. */
 static bool step(struct world *w)
 {
@@ -366,14 +422,14 @@ static bool step(struct world *w)
     w->touched = false;
     w->event++;
     if (actor_step(w, first) != JOB_WAITS) {
-        w->last_actor = first;
+        stepped(w, first);
         return true;
     }
     for (unsigned i = 0; i < count; i++) {
         unsigned actor = (start + i) % count;
 
         if (actor != first && actor_step(w, actor) != JOB_WAITS) {
-            w->last_actor = actor;
+            stepped(w, actor);
             return true;
         }
     }
@@ -381,7 +437,7 @@ static bool step(struct world *w)
 }
 
 /* Nobody took a step: that some actors had no wish to is chance, so they are asked again. */
-#define IDLE_ROUNDS 2000
+#define IDLE_ROUNDS 5000
 
 static bool step_or_wait(struct world *w)
 {
@@ -455,8 +511,8 @@ static void run_life(struct world *w, struct check *check)
     uint64_t steps = rng_range(&w->rng, 1, w->setup.life_steps);
     enum fate fate = choose_fate(w);
 
-    if (w->setup.restless && rng_chance(&w->rng, 60))
-        steps = rng_range(&w->rng, 1, 40);
+    if (w->setup.restless && rng_chance(&w->rng, w->died_full ? 90 : 40))
+        steps = rng_range(&w->rng, 1, 30);
     while (!w->failed && w->life_step < steps) {
         if (!step_or_wait(w)) {
             if (w->activator.state != ACTIVATOR_FAILED)
@@ -464,12 +520,17 @@ static void run_life(struct world *w, struct check *check)
             break;
         }
         after_step(w, check);
-        /* To die with a full ring, again and again, is a way of its own. */
-        if (w->setup.restless && somebody_has_no_space(w) && rng_chance(&w->rng, 20))
+        /* To die with a full ring, again and again: the EPOCH record needs room as well. */
+        if (w->setup.restless && somebody_has_no_space(w) && rng_chance(&w->rng, 20)) {
+            w->died_full = true;
+            fate = rng_chance(&w->rng, 50) ? FATE_KILL : FATE_POWER;
             break;
+        }
     }
-    if (!w->failed && fate == FATE_STOP)
+    if (!w->failed && fate == FATE_STOP) {
         run_stop(w, check);
+        w->died_full = false;
+    }
     life_end(w, check, fate);
 }
 

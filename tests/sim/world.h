@@ -21,6 +21,7 @@
 #include "shm.h"
 
 #define WORLD_CLIENTS 6
+#define WORLD_ACTORS (WORLD_CLIENTS + 5)
 #define WORLD_PARTS 64 /* of one request: image size / atomic maximum */
 
 /* ---- jobs: what several actors do, a step at a time (jobs.c) ---- */
@@ -227,7 +228,10 @@ struct world_setup {
     unsigned commit_percent; /* chance of an interval commit, when its actor runs */
     unsigned drain_percent;  /* chance of an idle checkpoint */
     unsigned eager_percent;  /* chance that a checkpoint begins when it is wanted */
+    unsigned nap_percent;    /* chance that an actor sleeps a while after a step */
+    unsigned check_percent;  /* of events are looked at: all in small worlds */
     bool restless;           /* many short lives */
+    bool slow_reads, slow_prewrites;
     enum fault_kind fault;
 };
 
@@ -273,13 +277,16 @@ struct world {
     uint64_t commits_ended;
     uint64_t life_step;
     enum schedule schedule;
-    unsigned last_actor, priority[WORLD_CLIENTS + 8];
-    uint64_t fault_countdown; /* calls that may fail until one does; 0: none will */
+    unsigned last_actor, priority[WORLD_ACTORS];
+    uint64_t nap_until[WORLD_ACTORS]; /* event */
+    uint64_t fault_countdown;         /* calls that may fail until one does; 0: none will */
     bool fault_repeats;
+    bool had_fault;
     bool quiet;         /* no new requests */
     bool stopped_clean; /* a CLEAN superblock is durable */
 
     /* the run */
+    bool died_full;   /* with a ring that had no space */
     uint64_t event;   /* number of the current one */
     bool touched;     /* a disk was written in this step */
     uint64_t lsn_max; /* ever given */
