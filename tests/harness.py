@@ -118,7 +118,10 @@ def retired(handle, request, answered):
 
 
 class Server:
-    """nbdkit with the plugin on an image.  size None: the image is there already."""
+    """nbdkit with the plugin on an image.  size None: the image is there already.
+
+    The journal is so small that it wraps within a test, unless the parameters say another size.
+    """
 
     def __init__(self, size="64M", filters=(), options=(), parameters=(), name="disk", start=True):
         self.image = path(f"{name}.img")
@@ -139,7 +142,10 @@ class Server:
     def command(self):
         command = [*self.wrapper, "nbdkit", "-f", "-P", self.socket + ".pid", "-U", self.socket]
         command += [f"--filter={f}" for f in self.filters] + self.options
-        return command + [PLUGIN, f"file={self.image}", *self.parameters]
+        command += [PLUGIN, f"file={self.image}", *self.parameters]
+        if not any(p.startswith("journal-size=") for p in self.parameters):
+            command.append("journal-size=4M")
+        return command
 
     def start(self):
         """Returns when it listens."""

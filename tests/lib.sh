@@ -120,7 +120,7 @@ _pattern() {
 
 # start_server [NBDKIT-OPTION...] [-- PARAMETER...]: serves $image on $uri in the foreground of
 # nbdkit, in the background of the test, and returns when it answers.  Parameters default to
-# file=$image.
+# file=$image and a journal so small that it wraps within a test.
 start_server() {
     local options=() parameters=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -131,7 +131,7 @@ start_server() {
         shift
         parameters=("$@")
     else
-        parameters=("file=$image")
+        parameters=("file=$image" journal-size=4M)
     fi
     rm -f "$socket" "$dir/pid"
     nbdkit -f -P "$dir/pid" -U "$socket" ${options[@]+"${options[@]}"} "$plugin" "${parameters[@]}" \
