@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 import nbd
 
@@ -48,7 +49,23 @@ def _cleanup():
         with open(log, errors="replace") as lines:
             print("--- the servers' log:")
             sys.stdout.writelines(lines.readlines()[-60:])
+    _remove_staging()
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def _remove_staging():
+    """A killed server leaves its staging in shared memory for the next start, which never comes."""
+    for where, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(where, name)
+            if not os.path.isfile(path):
+                continue
+            with open(path, "rb") as f:
+                head = f.read(32)
+            if head[:8] == b"NBDKJRNL":
+                staging = f"/dev/shm/nbdkit-journal-{uuid.UUID(bytes=head[16:32])}"
+                if os.path.exists(staging):
+                    os.unlink(staging)
 
 
 def _note_failure(kind, value, trace):

@@ -49,9 +49,21 @@ _exit() {
         echo "--- the servers' log:"
         tail -n 60 "$log"
     fi
+    _remove_staging
     cd /
     rm -rf "$dir"
     exit "$status"
+}
+
+# A killed server leaves its staging in shared memory for the next start, which never comes here.
+_remove_staging() {
+    local file uuid
+    find "$dir" -type f -size +64k 2>/dev/null | while read -r file; do
+        [ "$(head -c 8 "$file" | tr -d '\0')" = NBDKJRNL ] || continue
+        uuid=$(od -An -tx1 -j 16 -N 16 "$file" | tr -d ' \n' |
+            sed -E 's/(.{8})(.{4})(.{4})(.{4})/\1-\2-\3-\4-/')
+        rm -f "/dev/shm/nbdkit-journal-$uuid"
+    done
 }
 trap _exit EXIT
 trap 'exit 130' INT

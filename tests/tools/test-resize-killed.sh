@@ -17,7 +17,7 @@ after() {
     expect_unmarked "$image"
     expect_equal 'size of the file' "$bytes" "$(stat -c %s "$journal")"
 }
-fill records=10 commit=3 max=4096
+fill records=5 commit=2 max=4096
 save_pair
 for size in 6M 2M; do
     bytes=$(numfmt --from=iec $size)

@@ -112,3 +112,34 @@ restore_pair() {
     cat image.saved >"$image"
     [ -z "$mark" ] || setfattr -n user.nbdkit.journal -v "$mark" "$image"
 }
+
+# The file in shared memory that a server of $journal stages in.
+staging() {
+    echo "/dev/shm/nbdkit-journal-$("$nbdjournal" info --json "$journal" 2>/dev/null | json 'o["uuid"]')"
+}
+
+# churn N [SEED]: N random writes, trims and zeroes on the served disk; the same into $expected.
+# No flush: only kill -9 is survived.
+churn() {
+    churn_count=$1 churn_seed=${2-1} churn_model=$expected nbd_script <<'END'
+import os, random
+count, path = int(os.environ["churn_count"]), os.environ["churn_model"]
+rng = random.Random(int(os.environ["churn_seed"]))
+size = h.get_size()
+with open(path, "r+b") as model:
+    for i in range(count):
+        length = rng.randint(1, 30000)
+        offset = rng.randrange(size - length)
+        data = bytes(length)
+        kind = rng.randrange(6)
+        if kind == 0:
+            h.trim(length, offset)
+        elif kind == 1:
+            h.zero(length, offset)
+        else:
+            data = rng.randbytes(length)
+            h.pwrite(data, offset, nbd.CMD_FLAG_FUA if kind == 2 else 0)
+        model.seek(offset)
+        model.write(data)
+END
+}

@@ -100,7 +100,8 @@ static void print_check(const struct survey *s)
                survey_waiting_text(s->result.records, s->result.payload_bytes, text));
     if (s->jf.in_use)
         printf("%s: in use: a server is at work on it now\n", name);
-    printf("%s: %s\n", name, describe_state(s->state));
+    if (!s->jf.in_use || s->state != JOURNAL_NEEDS_REPLAY)
+        printf("%s: %s\n", name, describe_state(s->state));
 }
 
 static enum tool_exit state_exit(enum journal_state state)

@@ -140,8 +140,11 @@ static void print_state(const struct survey *s)
     const struct recovery_result *result = &s->result;
     char text[SURVEY_TEXT_BYTES], first[DESCRIBE_TIME_BYTES], last[DESCRIBE_TIME_BYTES];
 
-    printf("state           %s%s\n", describe_state(s->state),
-           s->jf.in_use ? ", and in use: a server is at work on it now" : "");
+    if (s->jf.in_use && s->state == JOURNAL_NEEDS_REPLAY)
+        printf("state           in use: a server is at work on it now\n");
+    else
+        printf("state           %s%s\n", describe_state(s->state),
+               s->jf.in_use ? ", and in use" : "");
     if (s->state == JOURNAL_MOVING)
         printf("                what was read fits no single moment: try again, or stop the "
                "server\n");

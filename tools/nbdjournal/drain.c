@@ -294,19 +294,28 @@ static int checkpoint(struct drain *d)
 
 /* ---- in order ---- */
 
-/* The core with the whole map.  Its memory is bounded by the ring: a record takes 128 bytes of
- * it at least, and two nodes of the map at most, 64 bytes each. */
+/* The core that shall be driven: the survey's, or one that knows only what --to leaves.  The
+ * survey's stays as it is found by recovery, so it is used once. */
 static enum tool_exit recover(struct drain *d, uint64_t to_lsn, struct recovery_result *result)
 {
-    struct journal_file *jf = &d->survey->jf;
-    int r = core_create(&d->core, &jf->sb, jf->sb.ring_bytes + (1u << 20));
+    struct survey *s = d->survey;
+    int r;
 
+    if (to_lsn >= s->result.cut.lsn && s->state != JOURNAL_DAMAGED) {
+        d->core = s->core;
+        s->core = NULL;
+        *result = s->result;
+        return TOOL_OK;
+    }
+    core_destroy(s->core);
+    s->core = NULL;
+    r = core_create(&d->core, &s->jf.sb, s->jf.sb.ring_bytes + (1u << 20));
     if (r < 0) {
         report_error("out of memory");
         return TOOL_FAILED;
     }
     progress_begin("reading");
-    r = journal_recover(jf, d->core, to_lsn, NULL, NULL, progress_update, result);
+    r = journal_recover(&s->jf, d->core, to_lsn, NULL, NULL, progress_update, result);
     progress_end();
     if (r < 0)
         return TOOL_FAILED;

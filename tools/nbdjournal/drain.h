@@ -29,7 +29,7 @@ struct drain_image {
 };
 
 struct drain {
-    struct survey *survey; /* scanned, opened for repair; the caller's */
+    struct survey *survey; /* opened for repair, scanned with_map; the caller's */
     struct drain_image *images;
     size_t image_count;
     struct core *core;

@@ -203,11 +203,10 @@ static enum tool_exit dump_all(struct survey *s, struct dump *dump)
     }
     if (result == TOOL_OK && s->state == JOURNAL_DAMAGED)
         result = TOOL_DAMAGED;
-    if (result == TOOL_OK && s->state == JOURNAL_MOVING) {
-        report_error("%s: its server moved it while it was read: the list may be incomplete",
-                     s->jf.storage->name);
-        result = TOOL_FAILED;
-    }
+    if (result == TOOL_OK && (s->state == JOURNAL_MOVING || s->has_moved))
+        report_info("%s: its server moved it while it was read: records may be missing at the "
+                    "end",
+                    s->jf.storage->name);
     return result;
 }
 

@@ -156,6 +156,7 @@ enum tool_exit replay_command(int argc, char **argv)
     given_up = (struct given_up){.to_lsn = a.to_lsn};
     s.visit = count_given_up;
     s.visit_opaque = &given_up;
+    s.with_map = true;
     result = survey_open(&s, a.journal, ATTACH_REPAIR);
     if (result == TOOL_OK)
         result = survey_scan(&s);

@@ -91,7 +91,7 @@ static bool size_fits(const struct journal_file *jf, uint64_t size)
 /* Step 1. */
 static enum tool_exit drain_first(const struct resize_arguments *a)
 {
-    struct survey s = {0};
+    struct survey s = {.with_map = true};
     struct drain drain = {0};
     char text[SURVEY_TEXT_BYTES];
     enum tool_exit result = survey_open(&s, a->journal, ATTACH_REPAIR);

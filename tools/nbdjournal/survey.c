@@ -1,8 +1,5 @@
 /* survey: see survey.h.
  *
- * The core is given a table without images: then recovery checks all and maps nothing, so that
- * looking at a journal of any size takes little memory; the counting is done here.
- *
  * A running server is no obstacle and no reason to be wrong.  Its ring moves while it is read:
  * what was space when the superblock was read may be reused when the scan gets there, and a
  * record that is being copied looks torn in front of later ones that are whole, or even say
@@ -32,7 +29,6 @@ enum tool_exit survey_open_exit(int error)
 static int counters_create(struct survey *s)
 {
     free(s->images);
-    s->forgotten_records = 0;
     s->images = calloc(s->jf.sb.image_count + 1, sizeof(*s->images));
     if (s->images == NULL) {
         report_error("out of memory");
@@ -67,6 +63,8 @@ void survey_close(struct survey *s)
     s->is_open = false;
     free(s->images);
     s->images = NULL;
+    core_destroy(s->core);
+    s->core = NULL;
 }
 
 static void count_record(struct survey *s, const struct record *record)
@@ -92,24 +90,38 @@ static int visit(void *opaque, const struct record *record)
     return s->visit != NULL ? s->visit(s->visit_opaque, record) : 0;
 }
 
+/* The map's memory is bounded by the ring: a record takes 128 bytes of it at least, and two nodes
+ * of the map at most, 64 bytes each. */
+static int make_core(struct survey *s)
+{
+    struct superblock sb = s->jf.sb;
+    int r;
+
+    core_destroy(s->core);
+    s->core = NULL;
+    if (!s->with_map) {
+        sb.images = NULL;
+        sb.image_count = 0;
+    }
+    r = core_create(&s->core, &sb, sb.ring_bytes + (1u << 20));
+    if (r < 0)
+        report_error("out of memory");
+    return r;
+}
+
 /* One reading of the ring. */
 static int scan(struct survey *s)
 {
-    struct superblock without_images = s->jf.sb;
-    struct core *core = NULL;
-    int r;
+    int r = make_core(s);
 
-    without_images.images = NULL;
-    without_images.image_count = 0;
-    r = core_create(&core, &without_images, 0);
-    if (r < 0) {
-        report_error("out of memory");
+    if (r < 0)
         return r;
-    }
+    for (uint32_t i = 0; i < s->jf.sb.image_count; i++)
+        s->images[i].records = s->images[i].payload_bytes = 0;
+    s->forgotten_records = 0;
     progress_begin("reading");
-    r = journal_recover(&s->jf, core, UINT64_MAX, visit, s, progress_update, &s->result);
+    r = journal_recover(&s->jf, s->core, UINT64_MAX, visit, s, progress_update, &s->result);
     progress_end();
-    core_destroy(core);
     return r;
 }
 
@@ -190,9 +202,11 @@ enum tool_exit survey_scan(struct survey *s)
     } else if (scan(s) < 0) {
         result = TOOL_FAILED;
     } else {
+        /* Each record may be shown only once: no second look. */
         s->state = judge(s);
+        s->has_moved = s->jf.in_use && superblock_changed(s);
         if (s->state == JOURNAL_DAMAGED && s->jf.in_use)
-            s->state = JOURNAL_MOVING; /* each record may be shown only once: no second look */
+            s->state = JOURNAL_MOVING;
     }
     if (result == TOOL_OK && s->state == JOURNAL_DAMAGED)
         journal_report_damage(&s->jf, &s->result);

@@ -30,10 +30,17 @@ struct survey {
     struct recovery_result result;
     struct survey_image *images; /* one for each entry of the table, in its order */
     uint64_t forgotten_records;  /* of images that the table does not know (any more) */
+    bool has_moved;              /* its server wrote a superblock meanwhile */
+    struct core *core;           /* with the map, if it was asked for */
 
     /* Set by the caller before survey_scan, or NULL: sees each valid record, once. */
     recovery_visit *visit;
     void *visit_opaque;
+
+    /* Set by the caller: the core shall have the images and the map of what waits, for a replay.
+     * Otherwise it gets a table without images, checks all and maps nothing: so looking at a
+     * journal of any size takes little memory. */
+    bool with_map;
 };
 
 /* Opens; errors are reported.  Then survey_close is due, whatever is returned. */
