@@ -1,6 +1,6 @@
 #!/bin/bash
 # After create, resize, replay --to, adopt and forget a server takes the pair and serves what it should.
-. "$(dirname "$0")/tools.sh"
+. "$(dirname "$0")/../tools/tools.sh"
 requires_marks
 
 serves_expected() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A server with records in shared memory is killed, then replay is, before each of its system calls
 # that changes anything; a server that starts after that serves every answered change.
-. "$(dirname "$0")/tools.sh"
+. "$(dirname "$0")/../tools/tools.sh"
 
 make_random_image 2M
 cp "$image" "$expected"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A server is killed: replay brings home every answered change, flushed or not, also those that were
 # only in shared memory; then the image serves without its journal's help.
-. "$(dirname "$0")/tools.sh"
+. "$(dirname "$0")/../tools/tools.sh"
 
 make_random_image 16M
 cp "$image" "$expected"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # info, check and dump beside a server that writes as fast as it can through a small journal: they
 # never call it damaged, never fail, and the server's data is right afterwards.
-. "$(dirname "$0")/tools.sh"
+. "$(dirname "$0")/../tools/tools.sh"
 
 make_random_image 16M
 cp "$image" "$expected"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # dump --datalog of what a killed server left: nbd-trplay makes of it what replay makes.
-. "$(dirname "$0")/tools.sh"
+. "$(dirname "$0")/../tools/tools.sh"
 requires nbd-trplay
 
 make_random_image 4M

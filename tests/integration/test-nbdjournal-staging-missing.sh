@@ -1,7 +1,7 @@
 #!/bin/bash
 # The records in shared memory of a killed server are gone: info says so, replay asks, and with --yes
 # brings home what is left.
-. "$(dirname "$0")/tools.sh"
+. "$(dirname "$0")/../tools/tools.sh"
 requires_marks
 
 make_random_image 16M
