@@ -39,7 +39,8 @@ void histogram_record(struct histogram *h, uint64_t value)
 
 uint64_t histogram_quantile(const struct histogram *h, double quantile)
 {
-    uint64_t rank = ceil(quantile * h->count), seen = 0;
+    /* 0.007 * 1000 is a little more than 7. */
+    uint64_t rank = ceil(quantile * h->count - 1e-6), seen = 0;
 
     if (h->count == 0)
         return 0;

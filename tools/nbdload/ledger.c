@@ -450,6 +450,10 @@ bool ledger_read_end(struct ledger_disk *disk, uint64_t offset, uint32_t length,
 
         if (entry->issued == 0 || old)
             continue;
+        if (state == STAMP_DAMAGED && entry->issued > floors[i]) {
+            disk->torn_reads++;
+            continue;
+        }
         if (state != STAMP_GOOD || stamp.sequence < floors[i] ||
             stamp.sequence > entry->issued) {
             stamp_describe(found, sizeof found, state, &stamp, sector);
@@ -476,29 +480,28 @@ uint64_t ledger_flushed(const struct ledger_disk *disk, const struct ledger_entr
     return entry->flushed;
 }
 
-void ledger_settle(struct ledger_disk *disk, uint64_t sector, uint64_t sequence)
+void ledger_settle(struct ledger_disk *disk, uint64_t sector, uint64_t sequence, bool final)
 {
     struct ledger_entry *entry = &disk->entries[sector];
     uint64_t flushed = ledger_flushed(disk, entry);
 
-    if (entry->answered == sequence) {
+    if (entry->answered != sequence) {
+        entry->flushed = flushed < sequence ? flushed : sequence;
+        entry->answered_length = 0; /* not told */
+        stored();
+        /* Never an old answer's number, which a flush may have covered, with a newer version; nor a
+         * version that is lost, with the number of an answer after all flushes. */
+        if (sequence > entry->answered) {
+            entry->answered_at = ledger_event(disk->ledger);
+            stored();
+            entry->answered = sequence;
+        } else {
+            entry->answered = sequence;
+            stored();
+            entry->answered_at = ledger_event(disk->ledger);
+        }
+        stored();
+    }
+    if (final)
         entry->issued = sequence;
-        return;
-    }
-    entry->flushed = flushed < sequence ? flushed : sequence;
-    stored();
-    /* Never an old answer's number, which a flush may have covered, with a newer version; nor a version
-     * that is lost, with the number of an answer after all flushes. */
-    if (sequence > entry->answered) {
-        entry->answered_at = ledger_event(disk->ledger);
-        stored();
-        entry->answered = sequence;
-    } else {
-        entry->answered = sequence;
-        stored();
-        entry->answered_at = ledger_event(disk->ledger);
-    }
-    stored();
-    entry->issued = sequence;
-    entry->answered_length = 0; /* not told */
 }

@@ -70,6 +70,9 @@ struct ledger_disk {
     uint64_t *seen; /* newest version that a read of this run has seen */
     uint8_t *busy;  /* one bit each: a write is in flight */
     TAILQ_HEAD(, ledger_flush) flushes;
+    /* Sectors that were read while a write of them was in flight, and were half old and half new:
+     * servers may do that. */
+    uint64_t torn_reads;
 };
 
 struct ledger_head;
@@ -133,7 +136,8 @@ bool ledger_read_end(struct ledger_disk *disk, uint64_t offset, uint32_t length,
 /* The newest version that must survive a power cut. */
 uint64_t ledger_flushed(const struct ledger_disk *disk, const struct ledger_entry *entry);
 
-/* The sector holds this version now, whatever was owed. */
-void ledger_settle(struct ledger_disk *disk, uint64_t sector, uint64_t sequence);
+/* The sector holds this version now, whatever was owed.  `final`: nothing that was sent before can
+ * still have an effect. */
+void ledger_settle(struct ledger_disk *disk, uint64_t sector, uint64_t sequence, bool final);
 
 #endif

@@ -22,6 +22,9 @@ json_t *result_json(const struct load *load);
 /* What went wrong, on standard error, whatever form the result has. */
 void result_report_failures(const struct load *load);
 
+/* Of a load that is verified: see struct ledger_disk. */
+uint64_t result_torn_reads(const struct load *load);
+
 /* Seconds of the load, without the final flush. */
 double result_seconds(const struct load *load);
 

@@ -149,8 +149,10 @@ json_t *result_json(const struct load *load)
                           (json_int_t)m->behind, "failures", failures_json(load)));
     if (load->gone[0] != '\0')
         json_object_set_new(result, "gone", json_string(load->gone));
-    if (load->ledger != NULL)
+    if (load->ledger != NULL) {
         json_object_set_new(result, "broken", json_string(load->broken));
+        json_object_set_new(result, "torn_reads", json_integer(result_torn_reads(load)));
+    }
     json_object_set_new(result, "interrupted", json_boolean(load->signal != 0));
     json_object_set_new(result, "exit_code", json_integer(load_exit_code(load)));
     return result;

@@ -12,6 +12,15 @@ double result_seconds(const struct load *load)
     return seconds > 0 ? seconds : 1e-9;
 }
 
+uint64_t result_torn_reads(const struct load *load)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; load->ledger != NULL && i < load->ledger->disk_count; i++)
+        sum += load->ledger->disks[i].torn_reads;
+    return sum;
+}
+
 static const char *size_text(uint64_t bytes, char text[24])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
@@ -95,6 +104,9 @@ void result_print_table(const struct load *load)
         printf("final flush: %.3f s, with the load %.3f s\n", flush_seconds,
                seconds + flush_seconds);
     }
+    if (result_torn_reads(load) > 0)
+        printf("sectors read half old and half new, while a write was in flight: %" PRIu64 "\n",
+               result_torn_reads(load));
     if (m->behind > 0)
         printf("behind: %" PRIu64 " operations were due and not begun\n", m->behind);
 }

@@ -396,14 +396,16 @@ static void judge_all(struct scan *scans, uint32_t count, const struct verify_op
     }
 }
 
-static void settle_all(struct scan *scans, uint32_t count)
+/* After a power cut what is lost must never come back.  After a kill it may have been this program that
+ * was killed, and the server may still have requests of it (P9 is about them). */
+static void settle_all(struct scan *scans, uint32_t count, const struct verify_options *options)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct ledger_disk *disk = scans[i].disk;
 
         for (uint64_t s = 0; s < disk->sectors; s++) {
             if (disk->entries[s].issued != 0)
-                ledger_settle(disk, s, scans[i].found[s]);
+                ledger_settle(disk, s, scans[i].found[s], options->power);
         }
     }
 }
@@ -432,7 +434,7 @@ int verify_disks(struct ledger *ledger, char **uris, const struct verify_options
         qsort(result->violations, result->violation_count, sizeof *result->violations,
               violation_compare);
         if (verification_good(result))
-            settle_all(scans, ledger->disk_count);
+            settle_all(scans, ledger->disk_count, options);
         else
             status = EXIT_BROKEN;
     }
