@@ -6,6 +6,9 @@ import time
 
 import harness
 
+# nbd-server is only unpacked.
+os.environ["PATH"] += ":" + os.path.join(harness.SOURCE, "build-deps/bin")
+
 PROGRAM = os.path.join(harness.BUILD, "tools/nbdload/nbdload")
 
 DONE, BROKEN, USAGE, ERRORS, GONE = range(5)  # its exit codes
