@@ -61,6 +61,7 @@ for row in rows:
     for pixel in row:
         colours[pixel] = colours.get(pixel, 0) + 1
 harness.expect(colours.get((255, 255, 255), 0) > 0.5 * len(rows) * len(rows[0]), "the page is not white")
-# The first two lines' colours: a plot that is not drawn has none of them.
+# The first two lines' colours, more or less, as edges are smoothed: a plot that is not drawn has neither.
 for colour in ((0x0b, 0x5f, 0xa5), (0xc2, 0x41, 0x0c)):
-    harness.expect(colours.get(colour, 0) > 300, "no line of colour", colour)
+    near = sum(n for seen, n in colours.items() if all(abs(a - b) < 50 for a, b in zip(seen, colour)))
+    harness.expect(near > 200, "no line of colour", colour, near)
