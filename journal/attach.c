@@ -96,6 +96,10 @@ int journal_open_storage(struct journal_file *jf, struct storage *storage,
     }
     jf->sb = found.sb;
     jf->slots_valid = found.valid;
+    /* The other copy may have been newer and said that the ring is in use again: then it is
+     * searched, and if it was empty all the same, nothing but a moment is lost. */
+    if (found.valid == 1)
+        jf->sb.state &= ~SUPER_STATE_CLEAN;
     e = check_superblock(storage, &jf->sb, mode);
     if (e < 0)
         goto err;

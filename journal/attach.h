@@ -10,14 +10,17 @@
  * number and, as fsid, a hash of the identity that the device itself has, 0 if none).  An image
  * carries a *mark* while a journal may hold data for it: the extended attribute
  * user.nbdkit.journal = text "JOURNAL-UUID IMAGE-UUID EPOCH /absolute/path/of/journal" (where
- * the file system has such; block devices have none).
+ * the file system has such; block devices have none).  EPOCH is followed by "+" until the open
+ * that wrote it is complete.
  *
  * Order, so that every crash between two steps leaves a pair that is accepted:
- *   writable open   the mark, with the epoch that is about to begin, is durable; then the
- *                   superblock with that epoch, the image's entry and IMAGE_FLAG_MARKED
+ *   writable open   the mark, opening the epoch that is about to begin, is durable; then the
+ *                   superblock with that epoch, the image's entry and IMAGE_FLAG_MARKED; then
+ *                   the mark of that epoch, not opening any more; then the first record
  *   clean stop      the superblock that says CLEAN is durable; then the mark is removed
- * So a mark is never older than the superblock and at most one epoch ahead of it: any other
- * distance means that one of the two files was restored from a copy.
+ * So a mark is of the superblock's epoch, or opening the next one: anything else means that one
+ * of the two files was restored from a copy.  (Without the third step the most usual mistake
+ * could not be told from a crash: a copy of the journal of just before this epoch.)
  */
 #ifndef JOURNAL_ATTACH_H
 #define JOURNAL_ATTACH_H
@@ -75,8 +78,8 @@ struct image_mark {
     bool present;
     uint8_t journal_uuid[FORMAT_UUID_BYTES];
     uint8_t image_uuid[FORMAT_UUID_BYTES];
-    uint32_t epoch;          /* of the writable open that wrote it: core_stats.epoch + 1, before
-                       core_activate; 0: not known, not compared */
+    uint32_t epoch;  /* of the writable open that wrote it; 0: not known, not compared */
+    bool is_opening; /* epoch is about to begin: core_stats.epoch + 1 before core_activate */
     char journal_path[4096]; /* for people; control characters are replaced when it is read */
 };
 

@@ -204,6 +204,8 @@ static bool parse_mark(const char *text, struct image_mark *mark)
         return false;
     errno = 0;
     epoch = strtoul(text, &end, 10);
+    mark->is_opening = *end == '+';
+    end += mark->is_opening;
     if (errno != 0 || epoch > UINT32_MAX || end[0] != ' ' || end[1] == '\0')
         return false;
     mark->epoch = epoch;
@@ -302,8 +304,8 @@ int image_mark_write(struct storage *image, const struct image_mark *mark, bool 
         cut = "...";
         path += path_len - (MARK_PATH_MAX - 3);
     }
-    len = snprintf(text, sizeof(text), "%s %s %" PRIu32 " %s%s", journal, uuid, mark->epoch,
-                   cut, path);
+    len = snprintf(text, sizeof(text), "%s %s %" PRIu32 "%s %s%s", journal, uuid, mark->epoch,
+                   mark->is_opening ? "+" : "", cut, path);
     if (fsetxattr(image->fd, MARK_NAME, text, len, 0) == -1) {
         e = errno;
         if (e == EOPNOTSUPP) {

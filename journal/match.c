@@ -112,15 +112,18 @@ static enum image_match refuse_copy_of_journal(const struct comparison *c)
 static enum image_match refuse_epoch(const struct comparison *c)
 {
     bool journal_is_older = c->mark->epoch > c->jf->sb.epoch;
+    const char *why = journal_is_older && c->jf->slots_valid == 1
+                          ? "one of its superblocks is damaged."
+                          : "was it restored from a copy?";
     char ways[WAYS_BYTES];
 
     report_error("%s %s is older than %s %s (the image's mark is of epoch %" PRIu32
-                 ", the journal is at %" PRIu32 "): was it restored from a copy?  %s",
+                 ", the journal is at %" PRIu32 "): %s  %s",
                  journal_is_older ? "journal" : "image",
                  journal_is_older ? c->jf->storage->name : c->image->name,
                  journal_is_older ? "image" : "journal",
                  journal_is_older ? c->image->name : c->jf->storage->name, c->mark->epoch,
-                 c->jf->sb.epoch, ways_out(c, ways));
+                 c->jf->sb.epoch, why, ways_out(c, ways));
     return MATCH_REFUSED;
 }
 
@@ -266,13 +269,12 @@ static bool journal_is_copy(const struct comparison *c)
     return is_copy;
 }
 
-/* attach.h, "Order": the mark's epoch is the superblock's, or one ahead after a crash between
- * the two. */
+/* attach.h, "Order". */
 static bool epoch_fits(const struct comparison *c)
 {
     uint32_t mark = c->mark->epoch, super = c->jf->sb.epoch;
 
-    return mark == 0 || mark == super || mark - 1 == super;
+    return mark == 0 || mark == super || (c->mark->is_opening && mark - 1 == super);
 }
 
 static enum image_match compare_marked(const struct comparison *c,

@@ -4,10 +4,12 @@
  * Then, in this order, each step durable before the next:
  *
  *   1 what recovery found may be in memory only: it is settled on the disk (P0)
- *   2 the image's mark: from now on the image alone is not the whole truth
+ *   2 the image's mark: from now on the image alone is not the whole truth.  It says that the
+ *     new epoch is opening (attach.h, "Order")
  *   3 staging for the new epoch
  *   4 the superblock with the new epoch: no record of an earlier life is taken for ours
- *   5 the EPOCH record; a ring that is too full for it is checkpointed first
+ *   5 the mark again: the epoch is open
+ *   6 the EPOCH record; a ring that is too full for it is checkpointed first
  *
  * and only then the client's open is answered.
  */
@@ -74,18 +76,25 @@ err:
 
 /* ---- activation ---- */
 
-static int write_mark(struct engine *e, const uint8_t image_uuid[FORMAT_UUID_BYTES],
-                      uint32_t epoch, bool *supported)
+/* `opening`: before the superblock with the new epoch is durable, else after it. */
+static int write_mark_locked(struct engine *e, bool opening, bool *supported) REQUIRES_LOCK
 {
-    struct image_mark mark = {.present = true, .epoch = epoch};
+    struct image_mark mark = {.present = true, .is_opening = opening};
     char *path = realpath(e->journal.storage->name, NULL);
+    struct core_stats stats;
+    int r;
 
+    core_stats_get(e->core, &stats);
+    mark.epoch = stats.epoch + opening;
     memcpy(mark.journal_uuid, e->journal.sb.uuid, FORMAT_UUID_BYTES);
-    memcpy(mark.image_uuid, image_uuid, FORMAT_UUID_BYTES);
+    memcpy(mark.image_uuid, core_image_entry(e->core_image)->uuid, FORMAT_UUID_BYTES);
     snprintf(mark.journal_path, sizeof(mark.journal_path), "%s",
              path != NULL ? path : e->journal.storage->name);
     free(path);
-    return image_mark_write(e->image, &mark, supported);
+    lock_release(&e->lock);
+    r = image_mark_write(e->image, &mark, supported);
+    lock_acquire(&e->lock);
+    return r;
 }
 
 /* The image's entry, now with the promise that its identity is checked as long as the ring may
@@ -172,25 +181,16 @@ static int epoch_record_locked(struct engine *e) REQUIRES_LOCK
     return r;
 }
 
-static int activate_locked(struct engine *e) REQUIRES_LOCK
+/* Steps 1 to 4. */
+static int open_epoch_locked(struct engine *e) REQUIRES_LOCK
 {
-    uint8_t image_uuid[FORMAT_UUID_BYTES];
     struct core_stats stats;
-    uint32_t epoch;
     bool marked;
-    int r;
+    int r = engine_settle_locked(e);
 
-    memcpy(image_uuid, core_image_entry(e->core_image)->uuid, sizeof(image_uuid));
-    if (e->epoch_superblock)
-        return epoch_record_locked(e); /* an earlier attempt came so far */
-    r = engine_settle_locked(e);
     if (r < 0)
         return r;
-    core_stats_get(e->core, &stats);
-    epoch = stats.epoch + 1;
-    lock_release(&e->lock);
-    r = write_mark(e, image_uuid, epoch, &marked);
-    lock_acquire(&e->lock);
+    r = write_mark_locked(e, true, &marked);
     if (r < 0)
         return r;
     r = enter_image_locked(e, marked);
@@ -199,13 +199,22 @@ static int activate_locked(struct engine *e) REQUIRES_LOCK
                      strerror(-r));
         return r;
     }
-    r = begin_staging_locked(e, epoch);
+    core_stats_get(e->core, &stats);
+    r = begin_staging_locked(e, stats.epoch + 1);
+    return r < 0 ? r : new_epoch_locked(e);
+}
+
+static int activate_locked(struct engine *e) REQUIRES_LOCK
+{
+    bool marked;
+    int r = 0;
+
+    if (!e->epoch_superblock) /* else an earlier attempt came so far */
+        r = open_epoch_locked(e);
     if (r < 0)
         return r;
-    r = new_epoch_locked(e);
-    if (r < 0)
-        return r;
-    return epoch_record_locked(e);
+    r = write_mark_locked(e, false, &marked);
+    return r < 0 ? r : epoch_record_locked(e);
 }
 
 int engine_activate(struct engine *e)

@@ -142,11 +142,12 @@ static void commit(void)
     core_commit_end(core, &c, storage_barrier(jf.storage));
 }
 
+static struct image_mark mark;
+
 static struct core_image *attach_image(void)
 {
     const struct image_entry *known;
     struct image_entry entry;
-    struct image_mark mark;
     struct core_stats stats;
     struct core_image *core_image;
     bool supported;
@@ -162,7 +163,7 @@ static struct core_image *attach_image(void)
     else if (getrandom(entry.uuid, FORMAT_UUID_BYTES, 0) != FORMAT_UUID_BYTES)
         exit(1);
     core_stats_get(core, &stats);
-    mark = (struct image_mark){.present = true, .epoch = stats.epoch + 1};
+    mark = (struct image_mark){.present = true, .epoch = stats.epoch + 1, .is_opening = true};
     memcpy(mark.journal_uuid, jf.sb.uuid, FORMAT_UUID_BYTES);
     memcpy(mark.image_uuid, entry.uuid, FORMAT_UUID_BYTES);
     if (realpath(jf.storage->name, mark.journal_path) == NULL)
@@ -192,6 +193,8 @@ static struct core_image *open_all(char **paths)
     core_image = attach_image();
     must(core_activate(core, next_us(), &plan), "activation");
     super_write(&plan);
+    mark.is_opening = false;
+    must(image_mark_write(image, &mark, &(bool){false}), "mark");
     if (set.epoch == 0)
         _exit(0);
     must(core_epoch_begin(core, &epoch, next_us()), "epoch");

@@ -562,6 +562,33 @@ static void recovery_of_a_file(void **state)
     assert_int_equal(result.cut.position, end);
 }
 
+/* A journal was opened, and the superblock that said so became unreadable: the other one still
+ * says CLEAN, but what was written since is found. */
+static void clean_only_in_the_older_copy(void **state)
+{
+    const char *path = new_journal("older", MIB);
+    struct recovery_result result;
+    struct journal_file jf;
+    struct superblock sb;
+
+    (void)state;
+    assert_int_equal(journal_open(&jf, path, ATTACH_SERVE), 0);
+    assert_int_equal(jf.sb.state, SUPER_STATE_CLEAN);
+    journal_close(&jf);
+    poke(path, 100, "xxxx", 4);
+    assert_int_equal(journal_open(&jf, path, ATTACH_SERVE), 0);
+    assert_int_equal(jf.sb.state, 0);
+    sb = jf.sb;
+    journal_close(&jf);
+    assert_int_equal(recover(path, &result), RECOVERY_EMPTY);
+    sb.state = SUPER_STATE_CLEAN;
+    sb.epoch = sb.tail.epoch = 1; /* put_records writes no EPOCH record */
+    put_super(path, &sb);
+    put_records(path, &sb, 3, 1000, 0);
+    assert_int_equal(recover(path, &result), RECOVERY_REPLAY);
+    assert_int_equal(result.records, 3);
+}
+
 /* A disk that can't be read is no torn tail. */
 static void unreadable_ring(void **state)
 {
@@ -631,6 +658,7 @@ int main(void)
         cmocka_unit_test_setup(modes, setup),
         cmocka_unit_test_setup(read_only_journal, setup),
         cmocka_unit_test_setup(recovery_of_a_file, setup),
+        cmocka_unit_test_setup(clean_only_in_the_older_copy, setup),
         cmocka_unit_test_setup(unreadable_ring, setup),
         cmocka_unit_test_setup(damage_in_words, setup),
     };

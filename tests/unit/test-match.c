@@ -182,8 +182,18 @@ static void marks_come_back(void **state)
     assert_memory_equal(back.journal_uuid, mark.journal_uuid, FORMAT_UUID_BYTES);
     assert_memory_equal(back.image_uuid, mark.image_uuid, FORMAT_UUID_BYTES);
     assert_int_equal(back.epoch, UINT32_MAX);
+    assert_false(back.is_opening);
     assert_string_equal(back.journal_path, "/a b/c?d?"
                                            "?/e");
+
+    mark.epoch = 12;
+    mark.is_opening = true;
+    assert_int_equal(image_mark_write(s, &mark, &supported), 0);
+    text[fgetxattr(s->fd, MARK, text, sizeof(text) - 1)] = '\0';
+    assert_non_null(strstr(text, " 12+ /a b/"));
+    assert_int_equal(image_mark_read(s, &back), 0);
+    assert_int_equal(back.epoch, 12);
+    assert_true(back.is_opening);
 
     memset(mark.journal_path, 'p', sizeof(mark.journal_path) - 1);
     assert_int_equal(image_mark_write(s, &mark, &supported), 0);
@@ -208,6 +218,8 @@ static void unreadable_marks(void **state)
         " 09090909-0909-0909-0909-090909090909 1 ",
         " 09090909-0909-0909-0909-090909090909 -1 /x",
         " 09090909-0909-0909-0909-090909090909 4294967296 /x",
+        " 09090909-0909-0909-0909-090909090909 1++ /x",
+        " 09090909-0909-0909-0909-090909090909 + /x",
         " 09090909-0909-0909-0909-09090909090g 1 /x",
         " 09090909-0909-0909-0909-09090909090 1 /x",
         "b09090909-0909-0909-0909-090909090909 1 /x",
@@ -443,15 +455,29 @@ static void restored_from_a_copy(void **state)
     make_pair(&p, "restored");
     mark_of(&p, &mark);
     mark.epoch = 6; /* died before the superblock of the new epoch */
+    mark.is_opening = true;
     put_mark(p.image_path, &mark);
     accepted(&p, false, p.image_path, MATCH_KNOWN);
     accepted(&p, true, p.image_path, MATCH_KNOWN);
+    mark.epoch = 5; /* or right behind it */
+    put_mark(p.image_path, &mark);
+    accepted(&p, false, p.image_path, MATCH_KNOWN);
     mark.epoch = 7;
     put_mark(p.image_path, &mark);
+    refused(&p, true, p.image_path, "epoch 7, the journal is at 5");
+
+    /* A copy of the journal of just before this epoch, clean or not. */
+    mark.epoch = 6;
+    mark.is_opening = false;
+    put_mark(p.image_path, &mark);
     for (int clean = 0; clean < 2; clean++) {
-        refused(&p, clean, p.image_path, "epoch 7, the journal is at 5");
+        refused(&p, clean, p.image_path, "epoch 6, the journal is at 5");
         assert_true(words_contain("error: journal "));
+        assert_true(words_contain("restored from a copy?"));
     }
+    p.jf.slots_valid = 1;
+    refused(&p, false, p.image_path, "one of its superblocks is damaged");
+    p.jf.slots_valid = 2;
     mark.epoch = 4;
     put_mark(p.image_path, &mark);
     for (int clean = 0; clean < 2; clean++) {

@@ -343,7 +343,8 @@ static int mark_image(struct drain *d, struct drain_image *image)
 {
     const struct journal_file *jf = &d->survey->jf;
     struct image_entry entry = image->now;
-    struct image_mark mark = {.present = true};
+    /* Nothing is appended, so the epoch needs no second mark (attach.h, "Order"). */
+    struct image_mark mark = {.present = true, .is_opening = true};
     struct core_stats stats;
     bool supported = false;
     char *path;
