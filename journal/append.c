@@ -97,7 +97,7 @@ static uint64_t staging_limit(const struct core *c)
 }
 
 /* Space, map nodes, and nothing else in the way?  0, or what core_append_admit returns. */
-static int admit_check(struct core *c, uint64_t need)
+static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
 {
     int r;
 
@@ -108,7 +108,7 @@ static int admit_check(struct core *c, uint64_t need)
                      "(nbdjournal replay) and create a new one");
         return -EIO;
     }
-    if (need + core_reserve(c) > core_free_space(c)) {
+    if (need + reserve > core_free_space(c)) {
         c->space_wanted = true;
         return c->image_error != 0 ? c->image_error : -EAGAIN; /* P8: bounded, not for ever */
     }
@@ -124,12 +124,40 @@ static int admit_check(struct core *c, uint64_t need)
     return r;
 }
 
+/* There is room: lsn, place, link in the chain. */
+static void admit(struct core *c, struct append *a, struct core_image *image,
+                  const struct record *change, uint64_t pad)
+{
+    a->has_pad = pad != 0 && !PLANTED(6); /* a record goes over the ring's end */
+    if (a->has_pad) {
+        struct record filler = {
+            .kind = RECORD_PAD, .lsn = c->last_lsn + 1, .time_us = change->time_us};
+        a->pad_position = c->head;
+        core_record_place(c, &filler, pad, a->pad_header);
+    }
+    a->record = *change;
+    a->record.lsn = c->last_lsn + 1;
+    core_record_place(c, &a->record, format_span(change->payload_bytes), a->header);
+    a->image = image;
+    a->state = APPEND_ADMITTED;
+    TAILQ_INSERT_TAIL(&c->inflight, a, link);
+}
+
 int core_append_admit(struct core *c, struct append *a, struct core_image *image,
                       enum record_kind kind, uint16_t flags, uint64_t offset, uint64_t length,
                       uint64_t payload_sum, uint64_t now_us)
 {
-    uint32_t payload = kind == RECORD_WRITE ? length : 0;
-    uint64_t span = format_span(payload);
+    struct record change = {
+        .kind = kind,
+        .flags = flags,
+        .image_id = image->entry.id,
+        .offset = offset,
+        .length = length,
+        .time_us = now_us,
+        .payload_sum = payload_sum,
+        .payload_bytes = kind == RECORD_WRITE ? length : 0,
+    };
+    uint64_t span = format_span(change.payload_bytes);
     uint64_t pad = pad_before(c, span);
     int r;
 
@@ -137,32 +165,40 @@ int core_append_admit(struct core *c, struct append *a, struct core_image *image
     assert(length > 0 && offset + length <= image->entry.size);
     assert(kind != RECORD_WRITE || length <= core_atomic_max(c));
 
-    r = admit_check(c, pad + span);
-    if (r < 0)
-        return r;
+    r = image->full ? image->failed
+                    : admit_check(c, pad + span, core_reserve(c) + core_carry_reserve(c));
+    if (r == 0)
+        admit(c, a, image, &change, pad);
+    return r;
+}
 
-    a->has_pad = pad != 0 && !PLANTED(6); /* a record goes over the ring's end */
-    if (a->has_pad) {
-        struct record filler = {.kind = RECORD_PAD, .lsn = c->last_lsn + 1, .time_us = now_us};
-        a->pad_position = c->head;
-        core_record_place(c, &filler, pad, a->pad_header);
-    }
-    a->record = (struct record){
+/* For an image that can't be written (core_carry_begin).  -EAGAIN: not now.  -ENOSPC: no room, and
+ * none to come, since the tail waits for this. */
+int core_append_again(struct core *c, struct append *a, struct core_image *image,
+                      enum record_kind kind, uint64_t offset, uint64_t length,
+                      uint64_t payload_sum, uint64_t now_us)
+{
+    struct record change = {
         .kind = kind,
-        .flags = flags,
         .image_id = image->entry.id,
-        .lsn = c->last_lsn + 1,
         .offset = offset,
         .length = length,
         .time_us = now_us,
         .payload_sum = payload_sum,
-        .payload_bytes = payload,
+        .payload_bytes = kind == RECORD_WRITE ? length : 0,
     };
-    core_record_place(c, &a->record, span, a->header);
-    a->image = image;
-    a->state = APPEND_ADMITTED;
-    TAILQ_INSERT_TAIL(&c->inflight, a, link);
-    return 0;
+    uint64_t span = format_span(change.payload_bytes);
+    uint64_t pad = pad_before(c, span);
+    int r;
+
+    if (c->head + pad + span + core_reserve(c) > c->tail.position + c->sb.ring_bytes ||
+        map_reserve(&c->pool) < 0)
+        return -ENOSPC;
+    map_unreserve(&c->pool);
+    r = admit_check(c, pad + span, core_reserve(c));
+    if (r == 0)
+        admit(c, a, image, &change, pad);
+    return r;
 }
 
 int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us)

@@ -7,13 +7,15 @@
  *   2 READERS      reads planned before now may be reading, from the image, what we will write
  *   3 COPY         versions with lsn <= target, in image order, in steps
  *   4 FLUSH        the images that were written
- *   5 SUPERSEDING  versions that were replaced since 1 were not copied: the records that
+ *   5 CARRY        what an image that fails can't take is appended again at the head, if others need
+ *                  the space: one sick disk must not pin the ring for all (DESIGN 5.9)
+ *   6 SUPERSEDING  versions that were replaced since 1 were not copied: the records that
  *   replaced
  *                  them must be durable before the tail passes the old ones
- *   6 RETIRE       the copied versions leave the map: reads take the image
- *   7 SUPER        the tail moves to target, durably; only then is the space free
+ *   7 RETIRE       the copied versions leave the map: reads take the image
+ *   8 SUPER        the tail moves to target, durably; only then is the space free
  *
- * A crash anywhere before 7 is durable replays from the old tail, over an image that has only
+ * A crash anywhere before 8 is durable replays from the old tail, over an image that has only
  * durable data of records at or behind that tail: same result.  An error in 3 or 4 changes
  * nothing
  * in the map, so the next attempt writes all of it again: what a failed image flush covered
@@ -43,6 +45,8 @@ bool core_checkpoint_wanted(const struct core *c)
 
 int core_checkpoint_begin(struct core *c, bool clean)
 {
+    struct core_image *image;
+
     assert(c->life == CORE_RUNNING || c->life == CORE_ACTIVATED);
     if (c->error != 0)
         return -EIO;
@@ -50,6 +54,8 @@ int core_checkpoint_begin(struct core *c, bool clean)
         return -EBUSY;
     c->checkpoint = (struct checkpoint){
         .phase = CHECKPOINT_COMMIT, .clean = clean, .awaited_lsn = c->last_lsn};
+    TAILQ_FOREACH (image, &c->images, link)
+        image->skip = false;
     return 0;
 }
 
@@ -58,6 +64,45 @@ bool core_checkpoint_readers_gone(const struct core *c)
     const struct read_pin *oldest = TAILQ_FIRST(&c->pins);
 
     return oldest == NULL || oldest->number >= c->checkpoint.pin_limit;
+}
+
+/* -errno of an image that this checkpoint left out, 0 if there is none. */
+static int skipped(const struct core *c)
+{
+    const struct core_image *image;
+
+    TAILQ_FOREACH (image, &c->images, link) {
+        if (image->skip)
+            return image->failed;
+    }
+    return 0;
+}
+
+/* Of several images one that fails may not stop the others.  A single one has nobody to make room
+ * for: its data stays where it is until it is well again, or the ring is full. */
+static bool must_carry(const struct core *c)
+{
+    return skipped(c) != 0 && c->image_count > 1 && !c->checkpoint.clean &&
+           core_checkpoint_wanted(c);
+}
+
+/* There may be no room to carry all of it.  Then the tail goes a part of the way: as far as there
+ * is room even if all of that were to be carried, or else the shortest way there is. */
+static void shorten_target(struct core *c)
+{
+    struct checkpoint *k = &c->checkpoint;
+    uint64_t room = c->tail.position + c->sb.ring_bytes - c->head;
+    struct ring_mark target = k->target;
+
+    if (target.position - c->tail.position <= room)
+        return;
+    for (unsigned i = 0; i < c->mark_count; i++) {
+        const struct ring_mark *m = &c->marks[i];
+        if (m->position < k->target.position &&
+            (i == 0 || m->position - c->tail.position <= room))
+            target = *m;
+    }
+    k->target = target;
 }
 
 static void first_image(struct core *c)
@@ -89,8 +134,13 @@ static void enter(struct core *c, enum checkpoint_phase phase)
     case CHECKPOINT_RETIRE:
         first_image(c);
         break;
+    case CHECKPOINT_CARRY:
+        k->carry = must_carry(c);
+        if (k->carry)
+            shorten_target(c);
+        first_image(c);
+        break;
     case CHECKPOINT_SUPERSEDING:
-        c->image_error = 0; /* all images took and flushed what they got */
         k->awaited_lsn = c->published_lsn;
         break;
     default:
@@ -132,6 +182,37 @@ static bool gather(struct core *c, struct checkpoint_step *step)
     return step->count > 0;
 }
 
+/* Carried one at a time: each becomes a record. */
+static void carry_first(struct core *c, struct checkpoint_step *step)
+{
+    struct checkpoint_segment *s = &step->segments[0];
+
+    step->count = 1;
+    if (s->source == READ_JOURNAL && s->length > core_atomic_max(c))
+        s->length = core_atomic_max(c);
+    c->checkpoint.carried_lsn = map_find(&step->image->map, s->offset)->lsn;
+    c->checkpoint.cursor_next = s->offset; /* look again, unless it is carried */
+}
+
+static void pin_step(struct core *c)
+{
+    core_pin(c, &c->checkpoint.pin);
+    c->checkpoint.pinned = true;
+}
+
+static void unpin_step(struct core *c)
+{
+    if (c->checkpoint.pinned)
+        core_unpin(c, &c->checkpoint.pin);
+    c->checkpoint.pinned = false;
+}
+
+static void healed(struct core_image *image)
+{
+    image->failed = 0;
+    image->full = false;
+}
+
 /* One look at the running checkpoint: true if *step is to be carried out, false if a phase has
  * ended. */
 static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_us)
@@ -154,9 +235,9 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
         step->kind = STEP_COPY;
         for (; k->image != NULL; next_image(c)) {
             step->image = k->image;
-            if (gather(c, step)) {
+            if (!k->image->skip && gather(c, step)) {
                 k->image->copied = true;
-                core_pin(c, &k->pin);
+                pin_step(c);
                 return true;
             }
         }
@@ -167,9 +248,22 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
             step->image = k->image;
             if (PLANTED(30) && k->image != TAILQ_FIRST(&c->images)) /* only one is flushed */
                 continue;
-            if (k->image->copied &&
+            if (k->image->copied && !k->image->skip &&
                 !PLANTED(2)) /* the tail moves before the image is flushed */
                 return true;
+            if (!k->image->skip)
+                healed(k->image);
+        }
+        break;
+    case CHECKPOINT_CARRY:
+        step->kind = STEP_CARRY;
+        for (; k->carry && k->image != NULL; next_image(c)) {
+            step->image = k->image;
+            if (k->image->skip && gather(c, step)) {
+                carry_first(c, step);
+                pin_step(c);
+                return true;
+            }
         }
         break;
     case CHECKPOINT_SUPERSEDING:
@@ -182,7 +276,8 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
     case CHECKPOINT_RETIRE:
         step->kind = STEP_RETIRE;
         if (k->image != NULL) {
-            if (map_retire(&k->image->map, k->target.lsn, &k->cursor, RETIRE_ENTRIES))
+            if (k->image->skip ||
+                map_retire(&k->image->map, k->target.lsn, &k->cursor, RETIRE_ENTRIES))
                 next_image(c);
             return true;
         }
@@ -190,6 +285,8 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
     case CHECKPOINT_SUPER:
         step->kind = STEP_SUPER;
         /* P5: clean only if nothing came after the target. */
+        if (skipped(c) != 0 && !k->carry)
+            break;
         drained = k->clean && k->target.lsn == c->last_lsn;
         if (PLANTED(21)) /* space is reused before the superblock is durable */
             c->tail = k->target;
@@ -210,6 +307,32 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
     return false;
 }
 
+/* What images that fail may hold of the ring, in all; beyond it only their own writers get the
+ * error. */
+static uint64_t failed_share(const struct core *c)
+{
+    return c->sb.ring_bytes / 4;
+}
+
+static void finish(struct core *c, struct checkpoint_step *step)
+{
+    struct checkpoint *k = &c->checkpoint;
+    struct core_image *image;
+
+    step->kind = STEP_DONE;
+    step->error = skipped(c);
+    TAILQ_FOREACH (image, &c->images, link) {
+        if (image->skip && k->carry)
+            image->full = k->carried_bytes > failed_share(c);
+    }
+    /* The tail is where it was: who waits for space learns why. */
+    c->image_error = k->carry ? 0 : step->error;
+    c->space_generation++;
+    if (step->error == 0)
+        c->stats.checkpoints++;
+    k->phase = CHECKPOINT_IDLE;
+}
+
 int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t now_us)
 {
     struct checkpoint *k = &c->checkpoint;
@@ -222,9 +345,7 @@ int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t 
         return -EBUSY;
     while (!advance(c, step, now_us)) {
         if (k->phase == CHECKPOINT_SUPER) {
-            k->phase = CHECKPOINT_IDLE;
-            c->stats.checkpoints++;
-            step->kind = STEP_DONE;
+            finish(c, step);
             return 0;
         }
         enter(c, k->phase + 1);
@@ -243,40 +364,95 @@ static void count_copied(struct core *c, const struct checkpoint_step *step)
     c->stats.home_segments += step->count;
 }
 
+static bool overlaps_inflight(const struct core *c, const struct core_image *image,
+                              const struct checkpoint_segment *s)
+{
+    const struct append *a;
+
+    TAILQ_FOREACH (a, &c->inflight, link) {
+        if (a->image == image && a->record.offset < s->offset + s->length &&
+            s->offset < a->record.offset + a->record.length)
+            return true;
+    }
+    return false;
+}
+
+/* The same bytes again, with a new lsn.  That changes no state (P2): they are the newest of their
+ * range, and nothing that was admitted before is on its way to it. */
+int core_carry_begin(struct core *c, struct checkpoint_step *step, struct append *a,
+                     uint64_t payload_sum, uint64_t now_us)
+{
+    struct checkpoint *k = &c->checkpoint;
+    const struct checkpoint_segment *s = &step->segments[0];
+    const struct version *v = map_find(&step->image->map, s->offset);
+    enum record_kind kind = s->source == READ_JOURNAL   ? RECORD_WRITE
+                            : s->source == READ_TRIMMED ? RECORD_TRIM
+                                                        : RECORD_ZERO;
+    int r;
+
+    assert(step->kind == STEP_CARRY && k->phase == CHECKPOINT_CARRY);
+    unpin_step(c); /* its bytes are read; a pin could hold back what it waits for */
+    if (v == NULL || v->lsn != k->carried_lsn || v->offset > s->offset ||
+        v->offset + v->length < s->offset + s->length)
+        return 1;
+    if (overlaps_inflight(c, step->image, s))
+        return -EAGAIN;
+    r = core_append_again(c, a, step->image, kind, s->offset, s->length, payload_sum, now_us);
+    if (r == 0) {
+        k->cursor_next = s->offset + s->length;
+        k->carried_bytes += a->record.span_bytes;
+    }
+    return r;
+}
+
+/* The image of the step can't be written: it is left out, the others go on. */
+static void leave_out(struct core *c, struct core_image *image, int error)
+{
+    image->failed = error;
+    image->skip = true;
+    next_image(c);
+}
+
 void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int error)
 {
     struct checkpoint *k = &c->checkpoint;
 
-    if (step->kind == STEP_SUPER) {
-        core_super_end(c, &step->super, error);
-        if (error == 0) { /* the tail is at the target now: a second look ends the phase */
-            k->clean = false;
-            return;
-        }
-    }
-    if (step->kind == STEP_COPY)
-        core_unpin(c, &k->pin);
-    if (error != 0) {
-        k->phase = CHECKPOINT_IDLE;
-        if (PLANTED(18) && step->kind == STEP_FLUSH_IMAGE) /* taken as home all the same */
-            map_retire(&k->image->map, k->target.lsn, &k->cursor, SIZE_MAX);
-        if (step->kind == STEP_COPY || step->kind == STEP_FLUSH_IMAGE) {
-            c->image_error = error;
-            c->space_generation++; /* who waits for space learns why there is none */
-        } else if (step->kind == STEP_COMMIT) {
-            core_abort(c, error);
-        }
-        return;
-    }
+    unpin_step(c);
     switch (step->kind) {
     case STEP_COPY:
-        k->cursor = k->cursor_next;
-        count_copied(c, step);
+        if (error != 0) {
+            leave_out(c, step->image, error);
+        } else {
+            k->cursor = k->cursor_next;
+            count_copied(c, step);
+        }
         break;
     case STEP_FLUSH_IMAGE:
-        k->image->copied = false;
+        if (error != 0 && PLANTED(18)) /* taken as home all the same */
+            map_retire(&k->image->map, k->target.lsn, &k->cursor, SIZE_MAX);
+        if (error != 0) {
+            leave_out(c, step->image, error);
+        } else {
+            k->image->copied = false;
+            healed(k->image);
+        }
         break;
-    default: /* the phase ends when its condition holds */
+    case STEP_CARRY:
+        if (error != 0)
+            k->carry = false; /* no room: the tail stays */
+        k->cursor = k->cursor_next;
+        break;
+    case STEP_SUPER:
+        core_super_end(c, &step->super, error);
+        k->clean = false; /* the tail is at the target: a second look ends the phase */
+        break;
+    case STEP_COMMIT:
+        if (error != 0)
+            core_abort(c, error);
+        break;
+    case STEP_READERS:
+    case STEP_RETIRE:
+    case STEP_DONE:
         break;
     }
 }

@@ -96,6 +96,15 @@ bool core_commit_submit(struct core *c, const struct commit *commit, uint64_t *f
     return true;
 }
 
+static void remember_mark(struct core *c)
+{
+    const struct ring_mark *last = c->mark_count > 0 ? &c->marks[c->mark_count - 1] : &c->tail;
+
+    if (c->mark_count < CORE_MARKS &&
+        c->durable.position - last->position >= c->sb.ring_bytes / CORE_MARKS)
+        c->marks[c->mark_count++] = c->durable;
+}
+
 void core_commit_end(struct core *c, struct commit *commit, int error)
 {
     assert(c->commit_in_flight);
@@ -112,4 +121,5 @@ void core_commit_end(struct core *c, struct commit *commit, int error)
     c->stats.commit_records += commit->target_lsn - c->durable.lsn;
     assert(c->staged_position >= commit->mark.position || PLANTED(22));
     c->durable = commit->mark;
+    remember_mark(c);
 }

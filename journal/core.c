@@ -213,6 +213,16 @@ int core_activate(struct core *c, uint64_t now_us, struct super_plan *plan)
     return 0;
 }
 
+static void forget_marks(struct core *c)
+{
+    unsigned gone = 0;
+
+    while (gone < c->mark_count && c->marks[gone].position <= c->tail.position)
+        gone++;
+    c->mark_count -= gone;
+    memmove(c->marks, c->marks + gone, c->mark_count * sizeof(c->marks[0]));
+}
+
 void core_super_end(struct core *c, struct super_plan *plan, int error)
 {
     assert(c->super_in_flight);
@@ -223,6 +233,7 @@ void core_super_end(struct core *c, struct super_plan *plan, int error)
     }
     c->sb.generation = plan->generation;
     c->tail = plan->tail;
+    forget_marks(c);
     if (c->life == CORE_INERT)
         c->life = CORE_ACTIVATED;
     if (plan->clean)

@@ -245,9 +245,10 @@ enum checkpoint_step_kind {
     STEP_READERS,     /* wait until core_checkpoint_readers_gone, then step_end */
     STEP_COPY,        /* carry out the segments (image order), then step_end */
     STEP_FLUSH_IMAGE, /* a barrier of image, then step_end */
-    STEP_RETIRE,      /* nothing to do: step_end at once (bounded work under the lock) */
-    STEP_SUPER,       /* write super, barrier of the journal, then step_end */
-    STEP_DONE,        /* the checkpoint is complete; no step_end */
+    STEP_CARRY,  /* segments[0] of an image that can't be written now: see core_carry_begin */
+    STEP_RETIRE, /* nothing to do: step_end at once (bounded work under the lock) */
+    STEP_SUPER,  /* write super, barrier of the journal, then step_end */
+    STEP_DONE,   /* the checkpoint is complete; no step_end */
 };
 
 struct checkpoint_segment {
@@ -265,6 +266,7 @@ struct checkpoint_step {
     size_t count;
     struct checkpoint_segment segments[CHECKPOINT_SEGMENTS]; /*  a longer one comes in pieces */
     struct super_plan super;                                 /* SUPER */
+    int error; /* DONE: 0, or why an image was left out (-errno) */
 };
 
 /* Should one start now: the ring is more than half full, or someone waits for space. */
@@ -279,9 +281,18 @@ int core_checkpoint_begin(struct core *c, bool clean);
 /* The next step of the running checkpoint.  now_us as in core_activate. */
 int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t now_us);
 
-/* Result of a step, 0 or -errno.  An error ends the checkpoint: the next one starts anew and
- * writes everything again that was not flushed (P4); an error of STEP_SUPER or STEP_COMMIT
- * aborts the journal. */
+/* For STEP_CARRY: read the bytes of segments[0] (READ_JOURNAL) from the ring, then this, with their
+ * checksum (0 for others).
+ *   0        appends them again: copy the record, core_append_copied, then step_end with its result
+ *   1        a newer version has come: step_end with 0
+ *   -EAGAIN  not now: wait for a change of published lsn or space generation, and call again
+ *   else     no room: step_end with it */
+int core_carry_begin(struct core *c, struct checkpoint_step *step, struct append *a,
+                     uint64_t payload_sum, uint64_t now_us);
+
+/* Result of a step, 0 or -errno.  An image that can't be written or flushed is left out of this
+ * checkpoint; the next one writes everything again that was not flushed (P4).  An error of
+ * STEP_SUPER or STEP_COMMIT aborts the journal. */
 void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int error);
 
 bool core_checkpoint_readers_gone(const struct core *c);

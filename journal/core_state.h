@@ -18,7 +18,10 @@ struct core_image {
     struct image_entry entry;
     struct map map;
     uint64_t published_lsn; /* of its newest visible change; 0: none since the start */
-    bool copied;            /* the running checkpoint wrote to it: flush it */
+    bool copied;            /* a checkpoint wrote to it: flush it */
+    int failed;             /* -errno: the last checkpoint could not write or flush it */
+    bool skip;              /* the running checkpoint has met that */
+    bool full; /* failed, and holds as much of the ring as it may: admits nothing */
 };
 
 enum core_life {
@@ -34,12 +37,15 @@ enum checkpoint_phase {
     CHECKPOINT_READERS, /* readers who planned before target was fixed read image ranges we
                            write */
     CHECKPOINT_COPY,
-    CHECKPOINT_FLUSH,       /* the copied images */
+    CHECKPOINT_FLUSH, /* the copied images */
+    CHECKPOINT_CARRY, /* what an image can't take is appended again, for the tail to pass */
     CHECKPOINT_SUPERSEDING, /* records that replaced what we would have copied must be durable
                              */
     CHECKPOINT_RETIRE,      /* drop from the map what is home */
     CHECKPOINT_SUPER,       /* the new tail */
 };
+
+#define CORE_MARKS 32u
 
 struct checkpoint {
     enum checkpoint_phase phase;
@@ -49,8 +55,12 @@ struct checkpoint {
     uint64_t awaited_lsn;     /* COMMIT, SUPERSEDING: must be durable */
     struct core_image *image; /* COPY, FLUSH, RETIRE: where we are */
     uint64_t cursor;          /* COPY, RETIRE: offset in image */
-    struct read_pin pin;      /* COPY: while a step is out */
-    uint64_t cursor_next;     /* COPY: after the step that is out */
+    struct read_pin pin;      /* COPY, CARRY: while a step is out */
+    bool pinned;
+    bool carry;           /* the tail may pass images that were skipped: they are carried */
+    uint64_t carried_lsn; /* CARRY: of the version that is out */
+    uint64_t carried_bytes;
+    uint64_t cursor_next; /* COPY: after the step that is out */
 };
 
 struct core {
@@ -78,7 +88,11 @@ struct core {
     struct ring_mark durable; /* end of the last commit */
     bool commit_in_flight;
 
-    struct ring_mark tail;       /* durable in a superblock */
+    struct ring_mark tail; /* durable in a superblock */
+    /* Ends of commits behind the tail, oldest first, a CORE_MARKS-th of the ring apart: where
+     * else the tail may go (checkpoint.c, shorten_target). */
+    struct ring_mark marks[CORE_MARKS];
+    unsigned mark_count;
     TAILQ_HEAD(, read_pin) pins; /* oldest first */
     uint64_t pin_next;
     uint64_t space_generation;
@@ -105,6 +119,12 @@ static inline uint64_t core_reserve(const struct core *c)
     return 3 * (uint64_t)c->sb.sector_bytes;
 }
 
+/* With several images, also for carrying what one of them can't take (checkpoint.c). */
+static inline uint64_t core_carry_reserve(const struct core *c)
+{
+    return c->image_count > 1 ? c->sb.ring_bytes / 8 : 0;
+}
+
 static inline uint64_t round_up(uint64_t value, uint64_t unit)
 {
     return (value + unit - 1) / unit * unit;
@@ -115,6 +135,9 @@ void core_unpin(struct core *c, struct read_pin *pin); /* read.c */
 uint64_t core_free_space(const struct core *c);        /* append.c */
 void core_record_place(struct core *c, struct record *r, uint64_t span,
                        uint8_t out[FORMAT_RECORD_BYTES]); /* append.c */
+int core_append_again(struct core *c, struct append *a, struct core_image *image,
+                      enum record_kind kind, uint64_t offset, uint64_t length,
+                      uint64_t payload_sum, uint64_t now_us); /* append.c */
 void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_mark *tail,
                      uint32_t state, uint64_t now_us); /* core.c */
 void core_submit_range(struct core *c, uint64_t upto, uint64_t *from,

@@ -24,6 +24,8 @@
 
 /* The first lap is written in pieces; a commit may have to wait for one. */
 #define PREWRITE_PIECE (UINT64_C(1) << 20)
+#define CARRY_RETRY_NS UINT64_C(2000000)
+
 /* With requests under way, three quarters of the disk's time are theirs. */
 #define PREWRITE_PAUSE 3
 #define PREWRITE_BUSY_NS UINT64_C(200000000)
@@ -149,6 +151,43 @@ int engine_super_write_locked(struct engine *e, const struct super_plan *plan)
     return r;
 }
 
+/* What this image can't take is appended again, so that the tail can pass it. */
+static int carry_locked(struct engine *e, struct checkpoint_step *step) REQUIRES_LOCK
+{
+    const struct checkpoint_segment *s = &step->segments[0];
+    struct append a = {.state = APPEND_IDLE};
+    uint64_t sum = 0;
+    int r = 0;
+
+    if (s->source == READ_JOURNAL) {
+        lock_release(&e->lock);
+        r = storage_read(e->journal.storage, e->copy_buffer, s->length,
+                         engine_file_offset(e, s->position));
+        if (r == 0)
+            sum = format_sum(e->seed, e->copy_buffer, s->length);
+        lock_acquire(&e->lock);
+    }
+    if (r < 0)
+        return r;
+    while ((r = core_carry_begin(e->core, step, &a, sum, clock_wall_us())) == -EAGAIN) {
+        if (core_aborted(e->core))
+            return -EIO;
+        engine_announce_locked(e);
+        /* For a copy, a submission or a reader to end: rare, and not worth a condition. */
+        condition_wait_until(&e->published, &e->lock, clock_now_ns() + CARRY_RETRY_NS);
+    }
+    if (r != 0)
+        return r < 0 ? r : 0;
+    lock_release(&e->lock);
+    r = engine_record_write(e, &a, e->copy_buffer);
+    lock_acquire(&e->lock);
+    engine_record_copied_locked(e, &a, r);
+    while (a.state == APPEND_COPIED)
+        engine_await_published_locked(e);
+    engine_submit_all_locked(e);
+    return r;
+}
+
 /* Carries out a step; the lock is dropped over I/O. */
 static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step) REQUIRES_LOCK
 {
@@ -173,6 +212,8 @@ static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step)
         if (r < 0 && r != -ETIME)
             note_image_locked(e, what, r);
         return r;
+    case STEP_CARRY:
+        return carry_locked(e, step);
     case STEP_RETIRE:
     case STEP_DONE:
         break;
@@ -197,7 +238,7 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
         r = step_carry_out_locked(e, step);
         core_checkpoint_step_end(e->core, step, r);
         engine_announce_locked(e);
-        if (r < 0)
+        if (r < 0 && (r == -ETIME || core_aborted(e->core)))
             return r;
         if (step->kind == STEP_SUPER && step->super.clean && drained != NULL)
             *drained = true;
@@ -206,8 +247,9 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
             lock_acquire(&e->lock);
         }
     }
-    note_image_locked(e, NULL, 0);
-    return 0;
+    if (step->error == 0)
+        note_image_locked(e, NULL, 0);
+    return step->error;
 }
 
 int writeback_checkpoint(struct engine *e, bool clean, bool *drained)

@@ -93,8 +93,11 @@ static enum job_result checkpoint_next(struct world *w, struct checkpointer *k)
         k->state = CHECKPOINTER_SUPER;
         super_job_start(w, &k->super, &step->super);
         break;
+    case STEP_CARRY:
+        k->state = CHECKPOINTER_CARRY_READ;
+        break;
     case STEP_DONE:
-        checkpoint_finished(w, k, 0);
+        checkpoint_finished(w, k, step->error);
         break;
     }
     return JOB_RAN;
@@ -138,14 +141,52 @@ static enum job_result checkpoint_write(struct world *w, struct checkpointer *k)
     return JOB_RAN;
 }
 
+static enum job_result checkpoint_ended(struct checkpointer *k, int error)
+{
+    k->error = error;
+    k->state = CHECKPOINTER_END;
+    return JOB_RAN;
+}
+
+/* What a sick image can't take is appended again. */
+static enum job_result checkpoint_carry_begin(struct world *w, struct checkpointer *k)
+{
+    const struct checkpoint_segment *s = &k->step.segments[0];
+    const uint8_t *bytes = k->bytes + s->offset;
+    bool payload = s->source == READ_JOURNAL;
+    int r = core_carry_begin(w->core, &k->step, &k->carried,
+                             payload ? format_sum(w->sum_seed, bytes, s->length) : 0, w->event);
+
+    if (r == -EAGAIN)
+        return core_aborted(w->core) ? checkpoint_ended(k, -EIO) : JOB_WAITS;
+    if (r != 0)
+        return checkpoint_ended(k, r < 0 ? r : 0);
+    story(w, "carries [%llu, +%llu) of image %u as record %llu", (unsigned long long)s->offset,
+          (unsigned long long)s->length, world_image_number(w, k->step.image),
+          (unsigned long long)k->carried.record.lsn);
+    append_job_start(w, &k->append, &k->carried, payload ? bytes : NULL);
+    w->counts->carried++;
+    k->state = CHECKPOINTER_CARRY_COPY;
+    return JOB_RAN;
+}
+
+/* Whoever publishes submits. */
+static enum job_result checkpoint_carried(struct world *w, struct checkpointer *k)
+{
+    uint64_t from, to;
+
+    if (!core_submit_begin(w->core, &from, &to))
+        return checkpoint_ended(k, k->append.error);
+    submit_job_start(w, &k->submit, from, to);
+    k->state = CHECKPOINTER_CARRY_SUBMIT;
+    return JOB_RAN;
+}
+
 static void checkpoint_step_end(struct world *w, struct checkpointer *k)
 {
     core_checkpoint_step_end(w->core, &k->step, k->error);
     k->step_out = false;
-    if (k->error != 0)
-        checkpoint_finished(w, k, k->error);
-    else
-        k->state = CHECKPOINTER_NEXT;
+    k->state = CHECKPOINTER_NEXT; /* an image that fails is left out, an abort is told there */
 }
 
 /* A job of the step took a step. */
@@ -181,6 +222,23 @@ enum job_result checkpointer_step(struct world *w)
         return JOB_RAN;
     case CHECKPOINTER_WRITE:
         return checkpoint_write(w, k);
+    case CHECKPOINTER_CARRY_READ:
+        if (k->step.segments[0].source == READ_JOURNAL)
+            world_ring_read(w, k->step.segments[0].position,
+                            k->bytes + k->step.segments[0].offset, k->step.segments[0].length);
+        k->state = CHECKPOINTER_CARRY_BEGIN;
+        return JOB_RAN;
+    case CHECKPOINTER_CARRY_BEGIN:
+        return checkpoint_carry_begin(w, k);
+    case CHECKPOINTER_CARRY_COPY:
+        r = append_job_step(w, &k->append);
+        return r == JOB_DONE ? checkpoint_carried(w, k) : r;
+    case CHECKPOINTER_CARRY_SUBMIT:
+        if (submit_job_step(w, &k->submit) != JOB_DONE)
+            return JOB_RAN;
+        k->submit.active = false;
+        core_submit_end(w->core, k->submit.error);
+        return checkpoint_carried(w, k);
     case CHECKPOINTER_FLUSH:
         r = barrier_job_step(w, &k->barrier);
         return checkpoint_stepped(k, r, k->barrier.error);
@@ -201,6 +259,10 @@ void checkpointer_abandon(struct world *w)
     struct checkpointer *k = &w->checkpointer;
 
     sync_job_abandon(w, &k->sync);
+    append_job_abandon(w, &k->append);
+    if (k->submit.active)
+        core_submit_end(w->core, -EIO);
+    k->submit.active = false;
     if (k->step_out)
         core_checkpoint_step_end(w->core, &k->step, -EIO);
     k->step_out = k->asked = k->clean = false;

@@ -34,10 +34,17 @@ void world_lsn_given(struct world *w, uint64_t lsn)
 static bool fault_now(struct world *w, const struct disk *disk, bool barrier)
 {
     bool journal = disk == &w->journal;
+    bool sick = w->setup.fault == FAULT_IMAGE_SICK && disk == &w->images[w->sick_image] &&
+                w->event >= w->sick_from && w->event < w->sick_to;
     enum fault_kind kind = journal   ? barrier ? FAULT_JOURNAL_BARRIER : FAULT_JOURNAL_WRITE
                            : barrier ? FAULT_IMAGE_BARRIER
                                      : FAULT_IMAGE_WRITE;
 
+    if (sick) {
+        w->had_fault = true;
+        w->counts->faults++;
+        return true;
+    }
     if (w->setup.fault != kind || w->fault_countdown == 0 || --w->fault_countdown > 0)
         return false;
     w->counts->faults++;

@@ -95,10 +95,10 @@ static void print_counts(const struct world_counts *c)
            " FUA, %" PRIu64 " reads (%" PRIu64 " pieces from the journal), %" PRIu64
            " commits, %" PRIu64 " checkpoints, %" PRIu64 " ring ends padded, %" PRIu64
            " waits for space, %" PRIu64 " EPOCH records that had to wait, %" PRIu64
-           " submissions, %" PRIu64 " faults, %" PRIu64 " aborts\n",
+           " submissions, %" PRIu64 " faults, %" PRIu64 " aborts, %" PRIu64 " carried\n",
            c->changes, c->splits, c->flushes, c->fuas, c->reads, c->journal_reads, c->commits,
            c->checkpoints, c->pads, c->space_waits, c->epoch_checkpoints, c->submits, c->faults,
-           c->aborts);
+           c->aborts, c->carried);
 }
 
 /* A run that never met a situation says nothing about it. */
@@ -126,6 +126,7 @@ static bool met_all(const struct world_counts *c)
         {"submissions", c->submits},
         {"faults", c->faults},
         {"aborts", c->aborts},
+        {"records carried", c->carried},
     };
     bool all = true;
 

@@ -123,12 +123,14 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
     /* Half of the ring, and room for the core to submit whole sectors. */
     if (rng_chance(rng, 25))
         setup->staging_bytes = setup->sector_bytes == 512 ? 16384 : 32768;
-    setup->image_count = rng_chance(rng, 60) ? 1 : rng_range(rng, 2, MODEL_IMAGES);
+    setup->restless = rng_chance(rng, 40);
+    /* With several images there is always room for an EPOCH record. */
+    setup->image_count =
+        rng_chance(rng, setup->restless ? 75 : 50) ? 1 : rng_range(rng, 2, MODEL_IMAGES);
     for (unsigned i = 0; i < setup->image_count; i++)
         setup->image_size[i] = choose_image_size(rng);
     setup->client_count = small ? rng_range(rng, 1, 2) : rng_range(rng, 1, WORLD_CLIENTS);
     setup->nap_percent = rng_below(rng, 3);
-    setup->restless = rng_chance(rng, 30);
     setup->lives = setup->restless ? rng_range(rng, 6, 16) : rng_range(rng, 3, 8);
     setup->life_steps = small ? 60 : rng_range(rng, 50, rng_chance(rng, 15) ? 4000 : 600);
     choose_load(setup, rng);
@@ -142,6 +144,8 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
                                                  FAULT_IMAGE_BARRIER,   FAULT_IMAGE_WRITE};
         setup->fault = faults[rng_below(rng, 6)];
     }
+    if (setup->image_count > 1 && rng_chance(rng, 30))
+        setup->fault = FAULT_IMAGE_SICK;
     if (rng_chance(rng, 30))
         choose_lap(setup, rng);
 }
@@ -211,6 +215,9 @@ static void life_reset(struct world *w)
     w->activator.state = ACTIVATOR_WAIT;
     w->stopper = (struct stopper){.state = STOPPER_NONE};
     w->fault_countdown = 0;
+    w->sick_image = rng_below(&w->rng, w->setup.image_count);
+    w->sick_from = w->event + rng_below(&w->rng, 200);
+    w->sick_to = w->sick_from + rng_below(&w->rng, 2000);
     w->had_fault = false;
     if (w->setup.fault != FAULT_NONE && rng_chance(&w->rng, 60)) {
         bool barrier =

@@ -150,6 +150,10 @@ struct checkpointer {
         CHECKPOINTER_READ,
         CHECKPOINTER_WRITE,
         CHECKPOINTER_FLUSH,
+        CHECKPOINTER_CARRY_READ,
+        CHECKPOINTER_CARRY_BEGIN,
+        CHECKPOINTER_CARRY_COPY,
+        CHECKPOINTER_CARRY_SUBMIT,
         CHECKPOINTER_SUPER,
         CHECKPOINTER_END,
     } state;
@@ -164,6 +168,9 @@ struct checkpointer {
     struct barrier_job barrier;
     struct super_job super;
     struct sync_job sync;
+    struct append carried;
+    struct submit_job submit;
+    struct append_job append;
 };
 
 struct activator {
@@ -207,7 +214,8 @@ enum fault_kind {
     FAULT_JOURNAL_BARRIER,
     FAULT_JOURNAL_WRITE,
     FAULT_IMAGE_BARRIER,
-    FAULT_IMAGE_WRITE
+    FAULT_IMAGE_WRITE,
+    FAULT_IMAGE_SICK, /* one of several images takes and flushes nothing for a while */
 };
 enum schedule { SCHEDULE_UNIFORM, SCHEDULE_STICKY, SCHEDULE_PRIORITY };
 
@@ -241,7 +249,7 @@ struct world_counts {
     uint64_t kills, power_cuts, stops, activations, commits, checkpoints;
     uint64_t changes, answers, flushes, fuas, reads, splits;
     uint64_t laps, pads, space_waits, epoch_checkpoints, journal_reads, submits;
-    uint64_t faults, aborts;
+    uint64_t faults, aborts, carried;
     uint64_t states_kill, states_listed, states_sampled, states_scribbled;
     uint64_t states_drained, states_replayed;
 };
@@ -281,6 +289,8 @@ struct world {
     uint64_t nap_until[WORLD_ACTORS]; /* event */
     uint64_t fault_countdown;         /* calls that may fail until one does; 0: none will */
     bool fault_repeats;
+    unsigned sick_image; /* FAULT_IMAGE_SICK: from event to event */
+    uint64_t sick_from, sick_to;
     bool had_fault;
     bool quiet;         /* no new requests */
     bool stopped_clean; /* a CLEAN superblock is durable */

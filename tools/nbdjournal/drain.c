@@ -261,7 +261,8 @@ static int carry_out(struct drain *d, struct checkpoint_step *step)
         return write_super(d, &step->super);
     case STEP_COMMIT:
     case STEP_READERS:
-        /* Nothing is appended, and nobody reads. */
+    case STEP_CARRY:
+        /* Nothing is appended or carried, and nobody reads. */
         assert(!"a step that waits for somebody");
         return -EIO;
     case STEP_RETIRE:
