@@ -208,7 +208,8 @@ static int lock_descriptor(const struct wish *wish, int fd, bool is_block)
         e = errno;
         if (e == EINTR)
             continue;
-        if (e != EWOULDBLOCK || i == LOCK_TRIES || (!is_block && holder_find(fd, &holder)))
+        if (e != EWOULDBLOCK || i == LOCK_TRIES ||
+            (!is_block && holder_find(fd, &holder) && !holder.is_dying))
             break;
         pause_before_retry();
     }
