@@ -67,6 +67,9 @@ static void plugin_cleanup(void)
 
 /* ---- connections ---- */
 
+/* P9: what other connections had admitted before has its place in the order already, since
+ * admission takes the engine's one lock; nothing is asked of a new connection.  And nbdkit calls
+ * pwrite only with a payload that arrived whole. */
 static void *plugin_open(int readonly)
 {
     bool may_write = !readonly && !engine_read_only(engine);

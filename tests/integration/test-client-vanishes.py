@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Clients that go away with requests in flight, or in the middle of a payload: the half of a write is never
+"""P9: clients that go away with requests in flight, or in the middle of a payload: the half of a write is never
 seen, others are not disturbed, and no descriptor or thread is left."""
 import os
 import socket

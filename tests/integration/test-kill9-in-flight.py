@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Kill -9 with requests in flight: each of them is there whole or not at all, and the answered
-ones are there."""
+"""Kill -9 with requests in flight: each of them is there whole or not at all (P3), and the answered
+ones are there (P0)."""
 import random
 
 import nbd
