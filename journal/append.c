@@ -33,12 +33,6 @@ uint64_t core_space_generation(const struct core *c)
     return c->space_generation;
 }
 
-void core_space_changed(struct core *c)
-{
-    c->space_generation++;
-    c->space_wanted = false;
-}
-
 /* Bytes that may be used at the head.  Space is reused only behind the durable tail, and not
  * while a reader looks at it. */
 uint64_t core_free_space(const struct core *c)

@@ -130,6 +130,13 @@ static inline uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+/* The tail moved, or waiting for that makes no sense any more: who waits for space tries again. */
+static inline void core_space_changed(struct core *c)
+{
+    c->space_generation++;
+    c->space_wanted = false;
+}
+
 void core_pin(struct core *c, struct read_pin *pin);   /* read.c */
 void core_unpin(struct core *c, struct read_pin *pin); /* read.c */
 uint64_t core_free_space(const struct core *c);        /* append.c */
@@ -141,7 +148,6 @@ int core_append_again(struct core *c, struct append *a, struct core_image *image
 void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_mark *tail,
                      uint32_t state, uint64_t now_us); /* core.c */
 void core_submit_range(struct core *c, uint64_t upto, uint64_t *from,
-                       uint64_t *to);    /* append.c */
-void core_space_changed(struct core *c); /* append.c */
+                       uint64_t *to); /* append.c */
 
 #endif
