@@ -480,19 +480,19 @@ void check_event(struct check *check, struct world *w)
     const struct world_options *options = check->options;
     bool bounds = w->checked_bounds != w->model.bounds;
     bool skip = options->only_event && w->event != options->event;
-    uint64_t states;
+    uint64_t states, most = w->setup.listed_max;
     uint32_t k;
 
     if (!is_looked_at(w))
         return;
     if (!skip) {
-        states = gather(check, w, options->listed_max);
+        states = gather(check, w, most);
         if (options->only_event && options->state != NULL) {
             try_named(check, w, bounds);
         } else {
             check_kill(check, w, &k);
             if (!w->failed && (bounds || check->fresh_count > 0)) {
-                if (states <= options->listed_max)
+                if (states <= most)
                     try_listed(check, w, states, bounds);
                 else
                     try_sampled(check, w, bounds);

@@ -23,8 +23,6 @@ static const char usage[] =
     "  --states COUNT    go on with further seeds until so many crash states were checked\n"
     "  --part N          part N (1 to 4) of what the test suite runs, or all of them\n"
     "  --samples COUNT   sampled crash states an event (default 6)\n"
-    "  --listed COUNT    an event with at most so many crash states has all of them checked\n"
-    "                    (default 40)\n"
     "  --event N         check only at this event of the seed\n"
     "  --state NAME      and only this state, as a failure names it\n"
     "  --seconds N       stop after the seed that is under way then\n"
@@ -167,19 +165,12 @@ static uint64_t number_of(const char *text)
 static void parse(struct run *run, int argc, char *argv[])
 {
     static const struct option longs[] = {
-        {"seed", required_argument, NULL, 's'},
-        {"seeds", required_argument, NULL, 'n'},
-        {"states", required_argument, NULL, 't'},
-        {"part", required_argument, NULL, 'q'},
-        {"samples", required_argument, NULL, 'p'},
-        {"listed", required_argument, NULL, 'l'},
-        {"event", required_argument, NULL, 'e'},
-        {"state", required_argument, NULL, 'c'},
-        {"seconds", required_argument, NULL, 'd'},
-        {"planted", required_argument, NULL, 'b'},
-        {"need-all", no_argument, NULL, 'a'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 'n'},
+        {"states", required_argument, NULL, 't'},  {"part", required_argument, NULL, 'q'},
+        {"samples", required_argument, NULL, 'p'}, {"event", required_argument, NULL, 'e'},
+        {"state", required_argument, NULL, 'c'},   {"seconds", required_argument, NULL, 'd'},
+        {"planted", required_argument, NULL, 'b'}, {"need-all", no_argument, NULL, 'a'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     int option;
 
@@ -205,9 +196,6 @@ static void parse(struct run *run, int argc, char *argv[])
             break;
         case 'p':
             run->options.samples = number_of(optarg);
-            break;
-        case 'l':
-            run->options.listed_max = number_of(optarg);
             break;
         case 'e':
             run->options.only_event = true;
@@ -266,7 +254,7 @@ static bool run_part(const struct run *run, unsigned part, struct world_counts *
 
 int main(int argc, char *argv[])
 {
-    struct run run = {.seed = 1, .seeds = 1, .options = {.samples = 6, .listed_max = 40}};
+    struct run run = {.seed = 1, .seeds = 1, .options = {.samples = 6}};
     static struct world_counts counts;
     bool ok = true;
 

@@ -104,7 +104,7 @@ bool recover_open(struct world *w, const char *state, const uint8_t *journal,
     }
     found->clean = sb.state & SUPER_STATE_CLEAN;
     found->sb_tail = sb.tail;
-    r = core_create(&found->core, &sb, (size_t)1 << 20);
+    r = core_create(&found->core, &sb, w->setup.map_bytes);
     format_super_free(&sb);
     if (r == 0)
         r = recover_scan(w, found, journal);

@@ -12,6 +12,9 @@
 /* A life that takes that many steps without ending is one that waits for itself (P8). */
 #define LIFE_STEPS_MAX 200000
 
+/* Worlds with little memory for the map.  None yet: recovery can need more than serving did. */
+#define MAP_BOUND_PERCENT 0
+
 const struct world *world_current;
 
 void story(const struct world *w, const char *format, ...)
@@ -114,6 +117,20 @@ static void choose_lap(struct world_setup *setup, struct rng *rng)
     }
 }
 
+/* A few requests, and every subset of what is not flushed. */
+static void choose_tiny(struct world_setup *setup, struct rng *rng)
+{
+    setup->listed_max = 1024;
+    setup->image_count = 1;
+    setup->image_size[0] = rng_range(rng, 1, 8192);
+    setup->client_count = rng_range(rng, 1, 2);
+    setup->size_profile = 0;
+    setup->life_steps = 60;
+    setup->lives = rng_range(rng, 2, 4);
+    setup->restless = false;
+    setup->check_percent = 100;
+}
+
 static void choose_setup(struct world_setup *setup, struct rng *rng)
 {
     bool small = rng_chance(rng, 30);
@@ -123,6 +140,9 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
     /* Half of the ring, and room for the core to submit whole sectors. */
     if (rng_chance(rng, 25))
         setup->staging_bytes = setup->sector_bytes == 512 ? 16384 : 32768;
+    setup->map_bytes = 1 << 20;
+    if (rng_chance(rng, MAP_BOUND_PERCENT)) /* a few dozen versions */
+        setup->map_bytes = rng_range(rng, 12, 60) * sizeof(struct version);
     setup->restless = rng_chance(rng, 40);
     /* With several images there is always room for an EPOCH record. */
     setup->image_count =
@@ -130,6 +150,7 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
     for (unsigned i = 0; i < setup->image_count; i++)
         setup->image_size[i] = choose_image_size(rng);
     setup->client_count = small ? rng_range(rng, 1, 2) : rng_range(rng, 1, WORLD_CLIENTS);
+    setup->listed_max = 40;
     setup->nap_percent = rng_below(rng, 3);
     setup->lives = setup->restless ? rng_range(rng, 6, 16) : rng_range(rng, 3, 8);
     setup->life_steps = small ? 60 : rng_range(rng, 50, rng_chance(rng, 15) ? 4000 : 600);
@@ -148,6 +169,8 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
         setup->fault = FAULT_IMAGE_SICK;
     if (rng_chance(rng, 30))
         choose_lap(setup, rng);
+    else if (rng_chance(rng, 12))
+        choose_tiny(setup, rng);
 }
 
 /* A journal as it is after a clean stop, somewhere in its life; images with something in them. */

@@ -224,6 +224,7 @@ struct world_setup {
     uint32_t sector_bytes;
     uint64_t ring_bytes;
     uint64_t staging_bytes; /* 0: records are written to the journal at once */
+    size_t map_bytes;       /* bound of the map */
     unsigned image_count;
     size_t image_size[MODEL_IMAGES];
     unsigned client_count;
@@ -238,6 +239,7 @@ struct world_setup {
     unsigned eager_percent;  /* chance that a checkpoint begins when it is wanted */
     unsigned nap_percent;    /* chance that an actor sleeps a while after a step */
     unsigned check_percent;  /* of events are looked at: all in small worlds */
+    uint64_t listed_max;     /* up to so many crash states of an event are all tried */
     bool restless;           /* many short lives */
     bool slow_reads, slow_prewrites;
     enum fault_kind fault;
@@ -316,9 +318,8 @@ struct recovered {
 
 /* What a run wants besides. */
 struct world_options {
-    unsigned samples;    /* crash states a big event */
-    unsigned listed_max; /* up to this many, all are tried */
-    bool only_event;     /* no checks but at this event ... */
+    unsigned samples; /* crash states a big event */
+    bool only_event;  /* no checks but at this event ... */
     uint64_t event;
     const char *state; /* ... and this state; NULL: all */
     bool verbose;
