@@ -13,8 +13,10 @@ chmod 755 . "$dir"
 as_nobody() {
     setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"
 }
+# The other user may not be able to look into our build.
+cp "$plugin" "$dir/plugin.so"
 mkdir -m 777 "$dir/run"
-as_nobody nbdkit -r -P "$dir/run/pid" -U "$dir/run/sock" "$plugin" file="$image" </dev/null
+as_nobody nbdkit -r -P "$dir/run/pid" -U "$dir/run/sock" "$dir/plugin.so" file="$image" </dev/null
 on_exit "kill -9 $(cat "$dir/run/pid")"
 uri="nbd+unix:///?socket=$dir/run/sock"
 nbdinfo "$uri" | grep -q 'is_read_only: true' || fail 'not read-only'
