@@ -267,6 +267,9 @@ class Disk:
         self._handle().trim(length, offset, flags)
         self.model[offset:offset + length] = bytes(length)
 
+    def flush(self):
+        self._handle().flush()
+
     def churn(self, count, kinds=KINDS):
         """w write, F write with FUA, z zero, Z zero without a hole, t trim, f flush, r read and compare."""
         for _ in range(count):
@@ -279,7 +282,7 @@ class Disk:
             elif kind == "t":
                 self.trim(offset, length)
             elif kind == "f":
-                self._handle().flush()
+                self.flush()
             else:
                 self.compare(self._handle().pread(length, offset), offset, "read")
 
