@@ -3,4 +3,4 @@
 from crash_loop import CrashLoop
 
 CrashLoop(mkfs=["mkfs.btrfs", "-q"], check=["btrfs", "check", "--readonly"],
-          mount_options=["-o", "discard=sync"], journal_size="8M").run(rounds=12)
+          mount_options=["-o", "discard=sync"], journal_size="8M").run(rounds=8)

@@ -3,4 +3,4 @@
 from crash_loop import CrashLoop
 
 CrashLoop(mkfs=["mkfs.ext4", "-q", "-E", "nodiscard"], check=["e2fsck", "-fn"],
-          mount_options=["-o", "discard"], journal_size="8M").run(rounds=12)
+          mount_options=["-o", "discard"], journal_size="8M").run(rounds=8)

@@ -3,4 +3,4 @@
 from crash_loop import CrashLoop
 
 CrashLoop(mkfs=["mkfs.xfs", "-q"], check=["xfs_repair", "-n"],
-          mount_options=["-o", "discard"], journal_size="32M").run(rounds=12)
+          mount_options=["-o", "discard"], journal_size="32M").run(rounds=8)
