@@ -369,12 +369,9 @@ static int map_slots(struct staging *g, int fd, uint64_t bytes, int protection)
 
 static int open_direct(struct storage *file, int *fd)
 {
-    char link[64];
-
-    if (file->fd < 0)
+    if (file->direct_fd < 0)
         return -ENOTSUP;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
-    *fd = open(link, O_RDWR | O_DIRECT | O_CLOEXEC);
+    *fd = fcntl(file->direct_fd, F_DUPFD_CLOEXEC, 0);
     return *fd < 0 ? -errno : 0;
 }
 
@@ -502,15 +499,30 @@ static int make_file(struct staging *g, const struct superblock *sb, uint32_t ep
     return r;
 }
 
-/* Largest power of two that fits in the ring's half and in /dev/shm. */
+/* Largest power of two that is not above the ring's half. */
+static uint64_t bytes_wanted(uint64_t ring_bytes)
+{
+    uint64_t bytes = STAGING_BYTES_MAX;
+
+    while (bytes > ring_bytes / 2)
+        bytes /= 2;
+    return bytes;
+}
+
+uint32_t staging_atomic_max(uint64_t ring_bytes)
+{
+    uint64_t staged = bytes_wanted(ring_bytes) / 8, max = format_atomic_max(ring_bytes);
+
+    return staged < max ? staged : max;
+}
+
+/* The largest that fits in /dev/shm, too. */
 static int make_largest(struct staging *g, const struct superblock *sb, uint32_t epoch,
                         uint64_t start, const uint8_t boot[FORMAT_UUID_BYTES])
 {
-    uint64_t bytes = STAGING_BYTES_MAX;
+    uint64_t bytes = bytes_wanted(sb->ring_bytes);
     int r = -ENOSPC;
 
-    while (bytes > sb->ring_bytes / 2)
-        bytes /= 2;
     for (; bytes >= STAGING_BYTES_MIN / 4 && r == -ENOSPC; bytes /= 2)
         r = make_file(g, sb, epoch, start, bytes, boot);
     return r;

@@ -74,6 +74,11 @@ int staging_begin(struct storage **journal, const struct superblock *sb, uint32_
  * 0 or -errno. */
 int staging_prewrite(struct storage *journal, uint64_t offset, uint64_t count);
 
+/* The largest request that is atomic (P3) while records are staged, if /dev/shm has room:
+ * what people are
+ * told (core_atomic_max is what is so now). */
+uint32_t staging_atomic_max(uint64_t ring_bytes);
+
 /* Removes the file: after a CLEAN superblock is durable. */
 void staging_remove(struct storage *journal);
 

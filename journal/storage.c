@@ -102,12 +102,14 @@ static int file_read_cold(struct storage *s, void *buf, size_t count, uint64_t o
     int e;
 
     assert(offset % COLD_ALIGN == 0 && (uintptr_t)buf % COLD_ALIGN == 0);
-    if (f->cold_fd == -1 || atomic_load_explicit(&f->cold_refused, memory_order_relaxed))
+    if (f->storage.direct_fd == -1 ||
+        atomic_load_explicit(&f->cold_refused, memory_order_relaxed))
         return read_cold_dropping(s, buf, count, offset);
 
-    e = read_all(f->cold_fd, buf, whole, offset);
+    e = read_all(f->storage.direct_fd, buf, whole, offset);
     if (e == 0 && whole < count)
-        e = read_cold_rest(f->cold_fd, (uint8_t *)buf + whole, count - whole, offset + whole);
+        e = read_cold_rest(f->storage.direct_fd, (uint8_t *)buf + whole, count - whole,
+                           offset + whole);
     if (e != -EINVAL)
         return e;
     /* Larger sectors than we align to, or a file system that changed its mind. */
@@ -333,8 +335,8 @@ static void file_close(struct storage *s)
 {
     struct file_storage *f = file_of(s);
 
-    if (f->cold_fd != -1)
-        close(f->cold_fd);
+    if (f->storage.direct_fd != -1)
+        close(f->storage.direct_fd);
     close(s->fd);
     free(f->path);
     free(f);

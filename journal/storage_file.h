@@ -12,9 +12,7 @@ struct file_storage {
     char *path;             /* storage.name */
     bool exclusive;         /* holds the lock */
 
-    /* The same file once more with O_DIRECT, for read_cold; -1: not possible here. */
-    int cold_fd;
-    atomic_bool cold_refused; /* it was opened, but reading it fails: not tried again */
+    atomic_bool cold_refused; /* reading direct_fd fails: not tried again */
 
     /* What fallocate turned out not to do here; each is set once and only saves attempts. */
     atomic_bool no_punch;

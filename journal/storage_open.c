@@ -347,12 +347,12 @@ static int measure(const struct wish *wish, const struct stat *st, struct storag
 
 /* The same file again, past the page cache: through /proc, so that it is the same one whatever
  * happened to the path. */
-static int open_cold(int fd)
+static int open_direct(const struct storage *s)
 {
     char path[40];
 
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", s->fd);
+    return open(path, (s->read_only ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC | O_NOCTTY);
 }
 
 int storage_open_file(struct storage **out, const char *path, const char *role, bool read_only,
@@ -368,7 +368,7 @@ int storage_open_file(struct storage **out, const char *path, const char *role, 
         report_error("can't open %s %s: %s", role, path, strerror(ENOMEM));
         return -ENOMEM;
     }
-    f->cold_fd = -1;
+    f->storage.direct_fd = -1;
     f->exclusive = exclusive;
     f->storage.ops = &storage_file_ops;
     f->storage.name = f->path;
@@ -384,7 +384,7 @@ int storage_open_file(struct storage **out, const char *path, const char *role, 
         storage_close(&f->storage);
         return e;
     }
-    f->cold_fd = open_cold(f->storage.fd);
+    f->storage.direct_fd = open_direct(&f->storage);
     *out = &f->storage;
     return 0;
 }

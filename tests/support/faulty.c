@@ -177,7 +177,7 @@ struct storage *faulty_create(struct storage *inner, bool with_fd)
     f->storage = *inner;
     f->storage.ops = &ops;
     if (!with_fd)
-        f->storage.fd = -1;
+        f->storage.fd = f->storage.direct_fd = -1;
     f->inner = inner;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "staging.h"
 #include "attach.h"
 #include "nbdjournal.h"
 #include "report.h"
@@ -99,7 +100,7 @@ static enum tool_exit print_created(const char *path)
     format_uuid_text(jf.sb.uuid, uuid);
     printf("created %s: %s, uuid %s; requests up to %s are atomic\n", path,
            size_text(jf.sb.ring_start + jf.sb.ring_bytes, size), uuid,
-           size_text(format_atomic_max(jf.sb.ring_bytes), atomic));
+           size_text(staging_atomic_max(jf.sb.ring_bytes), atomic));
     journal_close(&jf);
     return TOOL_OK;
 }

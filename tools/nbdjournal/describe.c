@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "staging.h"
 #include "describe.h"
 #include "report.h"
 #include "size.h"
@@ -72,7 +73,7 @@ static void print_journal(const struct survey *s)
     printf("  size          %s\n", size_text_exact(sb->ring_start + sb->ring_bytes, size));
     printf("  ring          %s\n", size_text_exact(sb->ring_bytes, size));
     printf("  atomic        %s: a request up to this size is there whole or not at all\n",
-           size_text(format_atomic_max(sb->ring_bytes), size));
+           size_text(staging_atomic_max(sb->ring_bytes), size));
     printf("  created       %s\n", describe_time(sb->created_us, time));
     printf("  superblock    %s, %d of 2 copies valid\n", describe_time(sb->updated_us, time),
            s->jf.slots_valid);
@@ -217,7 +218,7 @@ json_t *describe_json(const struct survey *s)
         " s:o, s:o, s:b, s:s, s:o}",
         "path", describe_path_json(s->jf.storage->name), "uuid", uuid, "version",
         FORMAT_VERSION, "size", number(sb->ring_start + sb->ring_bytes), "ring_bytes",
-        number(sb->ring_bytes), "atomic_max", number(format_atomic_max(sb->ring_bytes)),
+        number(sb->ring_bytes), "atomic_max", number(staging_atomic_max(sb->ring_bytes)),
         "created_us", number(sb->created_us), "updated_us", number(sb->updated_us),
         "superblocks_valid", s->jf.slots_valid, "epoch", number(sb->epoch), "tail_lsn",
         number(sb->tail.lsn), "last_lsn", number(result->cut.lsn), "in_use", s->jf.in_use,

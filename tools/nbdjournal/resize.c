@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "staging.h"
 #include "drain.h"
 #include "nbdjournal.h"
 #include "progress.h"
@@ -202,7 +203,7 @@ static enum tool_exit resize_clean(const struct resize_arguments *a)
     if (r == 0)
         printf("%s: %s; requests up to %s are atomic\n", a->journal,
                size_text(jf.sb.ring_start + ring_bytes, size),
-               size_text(format_atomic_max(ring_bytes), atomic));
+               size_text(staging_atomic_max(ring_bytes), atomic));
     journal_close(&jf);
     return r < 0 ? TOOL_FAILED : TOOL_OK;
 }
