@@ -90,6 +90,15 @@ static uint64_t staging_limit(const struct core *c)
     return limit + c->unsubmitted_max;
 }
 
+/* Recovery must do with the same memory (P8).  It finds what is in the map, in up to twice as many
+ * pieces, and what was retired while the tail was not durable behind it. */
+static bool map_is_full(const struct core *c)
+{
+    size_t nodes = c->pool.used + c->pool.reserved + MAP_INSERT_NODES;
+
+    return c->retired_nodes + 2 * nodes > c->pool.limit_nodes;
+}
+
 /* Space, map nodes, and nothing else in the way?  0, or what core_append_admit returns. */
 static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
 {
@@ -110,7 +119,7 @@ static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
         return -EAGAIN;
     if (c->unsubmitted_max != 0 && c->head + need + c->sb.sector_bytes > staging_limit(c))
         return -EAGAIN; /* whoever publishes submits, so this ends without our help */
-    r = map_reserve(&c->pool);
+    r = map_is_full(c) ? -ENOMEM : map_reserve(&c->pool);
     if (r < 0 && c->pool.used > 0) { /* a checkpoint gives nodes back */
         c->space_wanted = true;
         return c->image_error != 0 ? c->image_error : -EAGAIN;
@@ -309,7 +318,8 @@ bool core_prewrite_begin(struct core *c, uint64_t bytes_max, uint64_t *from, uin
     uint64_t distance = c->sb.ring_bytes / 8 < (4u << 20) ? c->sb.ring_bytes / 8 : 4u << 20;
     uint64_t start = round_up(c->head + distance, c->sb.sector_bytes);
 
-    if (c->error != 0 || c->life != CORE_RUNNING || c->prewrite_count != 0)
+    if (c->error != 0 || c->life != CORE_RUNNING || c->prewrite_count != 0 ||
+        c->prewrite_failed)
         return false;
     if (start < c->prewritten)
         start = c->prewritten;
@@ -328,8 +338,11 @@ bool core_prewrite_begin(struct core *c, uint64_t bytes_max, uint64_t *from, uin
 
 void core_prewrite_end(struct core *c, int error)
 {
-    /* An error is no reason to stop: appends will show whether the journal can be written. */
-    c->prewritten = error != 0 ? c->sb.ring_bytes : c->prewrite_from + c->prewrite_count;
+    /* An error only ends this: appends will show whether the journal can be written. */
+    if (error != 0)
+        c->prewrite_failed = true;
+    else
+        c->prewritten = c->prewrite_from + c->prewrite_count;
     c->prewrite_count = 0;
     c->space_generation++;
 }

@@ -213,6 +213,17 @@ static void healed(struct core_image *image)
     image->full = false;
 }
 
+/* True at the end of the image's map. */
+static bool retire_some(struct core *c)
+{
+    struct checkpoint *k = &c->checkpoint;
+    size_t before = c->pool.used;
+    bool end = map_retire(&k->image->map, k->target.lsn, &k->cursor, RETIRE_ENTRIES);
+
+    c->retired_nodes += before - c->pool.used;
+    return end;
+}
+
 /* One look at the running checkpoint: true if *step is to be carried out, false if a phase has
  * ended. */
 static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_us)
@@ -276,8 +287,7 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
     case CHECKPOINT_RETIRE:
         step->kind = STEP_RETIRE;
         if (k->image != NULL) {
-            if (k->image->skip ||
-                map_retire(&k->image->map, k->target.lsn, &k->cursor, RETIRE_ENTRIES))
+            if (k->image->skip || retire_some(c))
                 next_image(c);
             return true;
         }

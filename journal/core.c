@@ -232,6 +232,8 @@ void core_super_end(struct core *c, struct super_plan *plan, int error)
         return;
     }
     c->sb.generation = plan->generation;
+    if (plan->tail.position != c->tail.position)
+        c->retired_nodes = 0;
     c->tail = plan->tail;
     forget_marks(c);
     if (c->life == CORE_INERT)

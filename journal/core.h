@@ -281,9 +281,11 @@ int core_checkpoint_begin(struct core *c, bool clean);
 /* The next step of the running checkpoint.  now_us as in core_activate. */
 int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t now_us);
 
-/* For STEP_CARRY: read the bytes of segments[0] (READ_JOURNAL) from the ring, then this, with their
+/* For STEP_CARRY: read the bytes of segments[0] (READ_JOURNAL) from the ring, then this, with
+ * their
  * checksum (0 for others).
- *   0        appends them again: copy the record, core_append_copied, then step_end with its result
+ *   0        appends them again: copy the record, core_append_copied, then step_end with its
+ *            result
  *   1        a newer version has come: step_end with 0
  *   -EAGAIN  not now: wait for a change of published lsn or space generation, and call again
  *   else     no room: step_end with it */

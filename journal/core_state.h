@@ -108,6 +108,9 @@ struct core {
 
     uint64_t prewritten;                    /* of the first lap, bytes from the ring's start */
     uint64_t prewrite_from, prewrite_count; /* the piece that is out; count 0: none */
+    bool prewrite_failed;                   /* given up, in this life */
+    /* of the map, whose records recovery could still find */
+    size_t retired_nodes;
 
     struct core_stats stats;
 };
@@ -130,7 +133,8 @@ static inline uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* The tail moved, or waiting for that makes no sense any more: who waits for space tries again. */
+/* The tail moved, or waiting for that makes no sense any more: who waits for space tries
+ * again. */
 static inline void core_space_changed(struct core *c)
 {
     c->space_generation++;
