@@ -183,6 +183,14 @@ stop_server() {
     [ $status = 0 ] || fail "the server ended with $status"
 }
 
+# Sets $server to the process of an nbdkit that went to the background: its process id is written a
+# moment after the command returned.
+find_daemon() {
+    eventually 60 test -s "$dir/pid" || fail 'no process id'
+    server=$(cat "$dir/pid")
+    on_exit "kill -9 $server 2>/dev/null"
+}
+
 # Waits for the end of $server when it is no child of ours (it may stay a zombie for a while).
 wait_gone() {
     eventually 60 eval '! grep -q "^State:.[^Z]" "/proc/$server/status"' || fail 'the server does not end'

@@ -14,8 +14,7 @@ start_daemon() {
     mkdir "$dir/gone"
     (cd "$dir/gone" && umask 077 && nbdkit -P "$dir/pid" -U "$socket" "$plugin" file="$image")
     rmdir "$dir/gone"
-    server=$(cat "$dir/pid")
-    on_exit "kill -9 $server 2>/dev/null"
+    find_daemon
 }
 
 start_daemon

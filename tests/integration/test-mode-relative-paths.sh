@@ -7,8 +7,7 @@ make_image 8M images/disk.img
 
 start() {
     nbdkit "$@" -P "$dir/pid" -U "$socket" "$plugin" images/disk.img journal=journals/disk.journal
-    server=$(cat "$dir/pid")
-    on_exit "kill -9 $server 2>/dev/null"
+    find_daemon
 }
 
 start

@@ -17,6 +17,7 @@ as_nobody() {
 cp "$plugin" "$dir/plugin.so"
 mkdir -m 777 "$dir/run"
 as_nobody nbdkit -r -P "$dir/run/pid" -U "$dir/run/sock" "$dir/plugin.so" file="$image" </dev/null
+eventually 60 test -s "$dir/run/pid" || fail 'no process id'
 on_exit "kill -9 $(cat "$dir/run/pid")"
 uri="nbd+unix:///?socket=$dir/run/sock"
 nbdinfo "$uri" | grep -q 'is_read_only: true' || fail 'not read-only'
