@@ -13,6 +13,11 @@
  * than they read them.  What goes back further than that was set back. */
 #define DISORDER_NS 1000000
 
+/* One late wake-up (the machine was busy) counts at most as so many usual ones and a bit. */
+#define WAKE_OUTLIER 4
+#define WAKE_OUTLIER_NS 10000
+#define WAKE_AVERAGE 8
+
 static const struct policy *const policies[] = {
     &policy_none,
     &policy_jbd,
@@ -133,7 +138,24 @@ static bool leader_must_wake(struct batch *b)
 
     if (!b->holding || b->go)
         return false;
-    return consult(b) == BATCH_GO || b->holding_until_ns < told_ns;
+    if (consult(b) == BATCH_WAIT && b->holding_until_ns >= told_ns)
+        return false;
+    b->wakes_ns = b->now_ns;
+    return true;
+}
+
+/* A leader asks: how late is it? */
+static void wake_learn(struct batch *b)
+{
+    double late_ns;
+
+    if (b->wakes_ns == 0 || b->now_ns < b->wakes_ns)
+        return;
+    late_ns = (double)(b->now_ns - b->wakes_ns);
+    if (late_ns > WAKE_OUTLIER * b->wake_ns + WAKE_OUTLIER_NS)
+        late_ns = WAKE_OUTLIER * b->wake_ns + WAKE_OUTLIER_NS;
+    b->wake_ns += (late_ns - b->wake_ns) / WAKE_AVERAGE;
+    b->wakes_ns = 0;
 }
 
 bool batch_arrive(struct batch *b, uint64_t client, uint64_t connection, uint64_t now_ns)
@@ -155,8 +177,10 @@ enum batch_answer batch_consult(struct batch *b, uint64_t now_ns, uint64_t *unti
 {
     assert(!b->inflight);
     time_set(b, now_ns);
+    wake_learn(b);
     if (consult(b) == BATCH_GO)
         return BATCH_GO;
+    b->wakes_ns = b->holding_until_ns;
     /* Relative to the caller's time, which may be a little behind ours. */
     *until_ns = now_ns + (b->holding_until_ns - b->now_ns);
     return BATCH_WAIT;
@@ -177,6 +201,7 @@ void batch_commit_begin(struct batch *b, uint64_t now_ns)
     b->inflight_count = b->pending_count;
     b->pending_count = 0;
     b->holding = b->go = false;
+    b->wakes_ns = 0;
     b->inflight = true;
     b->begin_ns = b->now_ns;
 }
@@ -198,6 +223,7 @@ void batch_commit_end(struct batch *b, uint64_t now_ns, uint64_t bytes, int erro
     batch_connections_end(b, cohort);
     b->inflight_count = 0;
     b->inflight = false;
+    b->wakes_ns = b->pending_count > 0 ? b->now_ns : 0;
 }
 
 bool batch_disconnect(struct batch *b, uint64_t connection, uint64_t now_ns)
@@ -211,6 +237,7 @@ void batch_stats(const struct batch *b, struct batch_stats *stats)
 {
     *stats = b->counters;
     stats->policy = b->policy->name;
+    stats->wake_ns = (uint64_t)b->wake_ns;
     if (b->policy->stats != NULL)
         b->policy->stats(b, stats);
 }

@@ -117,6 +117,7 @@ struct batch_stats {
     uint64_t fixed_ns;  /* the part that doesn't depend on its bytes: what a joiner saves */
     uint64_t held_ns;   /* how long a commit is held back, usually */
     uint64_t idle_ns;   /* between two commits */
+    uint64_t wake_ns;   /* by how much a leader wakes up late */
     uint64_t return_ns; /* median return delay */
 };
 

@@ -26,7 +26,14 @@
  *
  * F, not the whole commit: bytes must be written by whichever commit carries them.  It comes
  * from a regression of the duration over the bytes, from first differences, which are immune to
- * a slow drift of the device; when all commits are alike it stays near the whole.
+ * a slow drift of the device.  What is known of the slope is only forgotten as something new is
+ * learned, not with time: when all ride together the commits are alike and teach nothing, and F
+ * would grow to the whole commit, and the waits with it (1.55 times slower than the best with
+ * many flushes on a fast disk, 1.15 so).
+ *
+ * A leader that sleeps wakes up late.  That is measured, too, and belongs to the wait: there is
+ * none that is shorter.  On a disk of 20 us with wake-ups of 30 us that makes the worst case
+ * 1.2 instead of 1.7.
  *
  * The split guard: it can happen that all clients are in phase and the device is idle for
  * longer than a commit takes, while they think.  Two groups would use that time.  No waiting
@@ -39,12 +46,11 @@
 
 #include "batch_state.h"
 
-#define DELAYS_MIN 8      /* no waits before so many were seen */
-#define DELAYS_MAX 256    /* then all are halved: half of what is known is as old as that */
-#define AVERAGE 8         /* 1/8 of the newest sample */
-#define REGRESSION 32     /* 1/32 */
-#define RIDGE (1.0 / 128) /* pulls the slope to 0 when commits are alike in size */
-#define OUTLIER 4         /* a commit counts at most as 4 usual ones */
+#define DELAYS_MIN 8     /* no waits before so many were seen */
+#define DELAYS_MAX 256   /* then all are halved: half of what is known is as old as that */
+#define AVERAGE 8        /* 1/8 of the newest sample */
+#define RIDGE (1.0 / 32) /* pulls the slope to 0 as long as all commits were alike in size */
+#define OUTLIER 4        /* a commit counts at most as 4 usual ones */
 #define FIXED_MIN (1.0 / 16)
 #define MARGIN (7.0 / 8)
 #define SPLIT_IDLE 0.8    /* idle for more than so many F */
@@ -136,12 +142,14 @@ void rally_lost(struct batch *b, const struct answers *answers)
 static void rally_begin(struct batch *b)
 {
     struct rally *r = &b->rally;
+    double idle_ns;
 
     r->plan_until_ns = 0;
     if (b->pending_count == 0 || !b->ended)
         return;
     r->held_ns += ((double)(b->now_ns - batch_ready_ns(b)) - r->held_ns) / AVERAGE;
-    r->idle_ns += ((double)(b->now_ns - b->end_ns) - r->idle_ns) / AVERAGE;
+    idle_ns = smaller((double)(b->now_ns - b->end_ns), OUTLIER * r->commit_ns);
+    r->idle_ns += (idle_ns - r->idle_ns) / AVERAGE;
 }
 
 static void learn_duration(struct rally *r, double duration_ns, double bytes)
@@ -152,18 +160,23 @@ static void learn_duration(struct rally *r, double duration_ns, double bytes)
         r->commit_ns = duration_ns;
         r->bytes_mean = bytes;
     } else {
-        double dx = bytes - r->bytes_before, dy;
+        double dx = bytes - r->bytes_before, dy, most;
 
         duration_ns = smaller(duration_ns, OUTLIER * r->commit_ns);
         dy = duration_ns - r->duration_before;
         r->commit_ns += (duration_ns - r->commit_ns) / AVERAGE;
         r->bytes_mean += (bytes - r->bytes_mean) / AVERAGE;
-        r->variance += (dx * dx - r->variance) / REGRESSION;
-        r->covariance += (dx * dy - r->covariance) / REGRESSION;
+        r->sum_xx += dx * dx;
+        r->sum_xy += dx * dy;
+        most = r->bytes_mean * r->bytes_mean;
+        if (r->sum_xx > most) {
+            r->sum_xy *= most / r->sum_xx;
+            r->sum_xx = most;
+        }
     }
     r->bytes_before = bytes;
     r->duration_before = duration_ns;
-    slope = r->covariance / (r->variance + RIDGE * r->bytes_mean * r->bytes_mean + 1);
+    slope = r->sum_xy / (r->sum_xx + RIDGE * r->bytes_mean * r->bytes_mean + 1);
     r->fixed_ns =
         larger(r->commit_ns - larger(slope, 0) * r->bytes_mean, FIXED_MIN * r->commit_ns);
 }
@@ -230,34 +243,35 @@ static unsigned prospects_find(const struct batch *b, struct prospect *prospects
     return count;
 }
 
-/* The best wait, 0: none. */
-static double wait_choose(const struct batch *b, double limit_ns)
+/* When the commit is best begun, from now; 0: at once.  A leader that sleeps begins late. */
+static double start_choose(const struct batch *b, double limit_ns)
 {
     const struct rally *r = &b->rally;
     struct prospect prospects[COHORTS];
     unsigned count = prospects_find(b, prospects);
     double soon = expected_within(r, prospects, count, r->commit_ns);
     double saved_ns = MARGIN * (r->fixed_ns + smaller(r->held_ns, r->fixed_ns));
-    double best = 0, best_wait_ns = 0;
+    double best = 0, best_start_ns = 0;
 
     /* Within a bucket all is linear: only ends of buckets (and the limit) can be best. */
     for (unsigned i = 0; i < count; i++) {
-        double age_ns = prospects[i].age_ns, wait_ns = 0;
-        for (unsigned bucket = bucket_of((uint64_t)age_ns); wait_ns < limit_ns; bucket++) {
+        double age_ns = prospects[i].age_ns, start_ns = 0;
+        for (unsigned bucket = bucket_of((uint64_t)(age_ns + b->wake_ns)); start_ns < limit_ns;
+             bucket++) {
             double within, later, value;
 
-            wait_ns = bucket < RETURN_BUCKETS - 1 ? bucket_end(bucket) - age_ns : limit_ns;
-            wait_ns = smaller(wait_ns, limit_ns);
-            within = expected_within(r, prospects, count, wait_ns);
+            start_ns = bucket < RETURN_BUCKETS - 1 ? bucket_end(bucket) - age_ns : limit_ns;
+            start_ns = smaller(start_ns, limit_ns);
+            within = expected_within(r, prospects, count, start_ns);
             later = larger(soon - within, 0);
-            value = within * saved_ns - (b->pending_count + later) * wait_ns;
+            value = within * saved_ns - (b->pending_count + later) * start_ns;
             if (value > best) {
                 best = value;
-                best_wait_ns = wait_ns;
+                best_start_ns = start_ns;
             }
         }
     }
-    return best_wait_ns;
+    return best_start_ns;
 }
 
 static bool split_is_better(const struct rally *r)
@@ -288,13 +302,13 @@ static uint64_t plan_make(const struct batch *b)
 {
     const struct rally *r = &b->rally;
     double limit_ns = smaller(r->fixed_ns, (double)b->max_ns);
-    double wait_ns;
+    double start_ns;
 
     limit_ns -= (double)(b->now_ns - batch_ready_ns(b));
-    if (r->below[RETURN_BUCKETS] < DELAYS_MIN || limit_ns <= 0 || split_is_better(r))
+    if (r->below[RETURN_BUCKETS] < DELAYS_MIN || limit_ns <= b->wake_ns || split_is_better(r))
         return 0;
-    wait_ns = wait_choose(b, limit_ns);
-    return wait_ns > 0 ? b->now_ns + (uint64_t)wait_ns + EDGE_NS : 0;
+    start_ns = start_choose(b, limit_ns);
+    return start_ns > 0 ? b->now_ns + (uint64_t)(start_ns - b->wake_ns) + EDGE_NS : 0;
 }
 
 static enum batch_answer rally_consult(struct batch *b, uint64_t *until_ns)

@@ -31,7 +31,7 @@ struct rally {
     /* Averages, in ns; the last two are of what is between commits. */
     double commit_ns, fixed_ns, held_ns, idle_ns;
     /* Regression of the duration over the bytes, from differences of neighbours. */
-    double bytes_mean, bytes_before, duration_before, variance, covariance;
+    double bytes_mean, bytes_before, duration_before, sum_xx, sum_xy;
     /* A plan holds until its time, or until much more company came than it counted on. */
     uint64_t plan_until_ns; /* 0: none */
     uint32_t plan_pending;
@@ -106,6 +106,11 @@ struct batch {
     uint64_t begin_ns;
     bool ended; /* there was a commit, it ended at: */
     uint64_t end_ns;
+
+    /* A sleeping leader should notice at wakes_ns (0: none does) and does so late, by an average
+     * of wake_ns: condition variables and schedulers take their time. */
+    uint64_t wakes_ns;
+    double wake_ns;
 
     bool go;      /* said so */
     bool holding; /* said BATCH_WAIT for the commit to come: */

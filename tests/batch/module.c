@@ -41,6 +41,13 @@ static void module_arrive(void *state, struct world *world)
     m->wake = batch_arrive(m->batch, client->identity, client->number, world->now_ns);
 }
 
+static bool module_must_wake(void *state)
+{
+    struct module *m = state;
+
+    return m->wake;
+}
+
 static void module_begin(void *state, struct world *world)
 {
     struct module *m = state;
@@ -77,11 +84,11 @@ static unsigned module_decide(void *state, struct world *world, uint64_t *until_
     return 0;
 }
 
-#define MODULE(policy, horizon)                                             \
-    {                                                                       \
-        .name = policy, .create = module_create, .destroy = module_destroy, \
-        .arrive = module_arrive, .begin = module_begin, .end = module_end,  \
-        .decide = module_decide, .horizon_min_ns = horizon                  \
+#define MODULE(policy, horizon)                                                        \
+    {                                                                                  \
+        .name = policy, .create = module_create, .destroy = module_destroy,            \
+        .arrive = module_arrive, .must_wake = module_must_wake, .begin = module_begin, \
+        .end = module_end, .decide = module_decide, .horizon_min_ns = horizon          \
     }
 
 const struct decider module_deciders[MODULE_DECIDERS] = {

@@ -40,7 +40,10 @@ struct run {
     unsigned heap_count;
     uint64_t order;
     uint64_t timer_ns, commit_ends_ns, commit_begun_ns; /* 0: none */
-    double horizon_ns, wake_ns;
+    bool gathering;                                     /* a leader sleeps */
+    bool waking; /* or was woken, and asks when timer_ns has come */
+    double horizon_ns;
+    uint64_t wake_ns;
     bool device_changes;
     struct rng device_rng, timer_rng;
     double *latencies;
@@ -128,6 +131,7 @@ static void commit_begin(struct run *run, unsigned count)
             world->pending_count * sizeof(struct flush));
     world->inflight = true;
     run->timer_ns = 0;
+    run->gathering = false;
     run->commit_begun_ns = world->now_ns;
     run->commit_ends_ns = world->now_ns + (uint64_t)commit_time(run) + 1;
     run->commits++;
@@ -170,24 +174,46 @@ static void flush_arrive(struct run *run, struct slot *slot)
         run->decider->arrive(run->state, world);
 }
 
+static void leader_sleep(struct run *run, uint64_t until_ns)
+{
+    uint64_t now_ns = run->world.now_ns;
+    double late_ns = TIMER_LATE_NS * chance_between(&run->timer_rng, .5, 1.5);
+
+    run->gathering = true;
+    run->timer_ns = (until_ns > now_ns ? until_ns : now_ns) + (uint64_t)late_ns + run->wake_ns;
+}
+
+static void leader_wake(struct run *run)
+{
+    run->gathering = run->waking = true;
+    run->timer_ns = run->world.now_ns + run->wake_ns;
+}
+
+/* The device is free and somebody waits: who leads asks. */
 static void decide(struct run *run)
 {
     struct world *world = &run->world;
     uint64_t until_ns = 0;
-    unsigned count;
+    unsigned count = run->decider->decide(run->state, world, &until_ns);
 
-    if (world->inflight || world->pending_count == 0)
-        return;
-    count = run->decider->decide(run->state, world, &until_ns);
-    if (count > 0) {
+    if (count > 0)
         commit_begin(run, count);
-        return;
-    }
-    if (until_ns < world->now_ns)
-        until_ns = world->now_ns;
-    run->timer_ns =
-        until_ns +
-        (uint64_t)(TIMER_LATE_NS * chance_between(&run->timer_rng, .5, 1.5) + run->wake_ns);
+    else
+        leader_sleep(run, until_ns);
+}
+
+/* One more came while a leader sleeps. */
+static void decide_asleep(struct run *run)
+{
+    struct world *world = &run->world;
+    uint64_t until_ns = 0;
+
+    if (run->wake_ns == 0)
+        decide(run);
+    else if (run->decider->must_wake != NULL
+                 ? run->decider->must_wake(run->state)
+                 : run->decider->decide(run->state, world, &until_ns) > 0)
+        leader_wake(run);
 }
 
 /* The next thing that happens, false: the run is over. */
@@ -205,13 +231,23 @@ static bool step(struct run *run)
     if ((double)(next_ns - START_NS) > run->horizon_ns)
         return false;
     world->now_ns = next_ns;
-    if (next_ns == run->commit_ends_ns)
+    if (next_ns == run->commit_ends_ns) {
         commit_end(run);
-    else if (next_ns == run->timer_ns)
+        if (world->pending_count > 0 && run->wake_ns > 0)
+            leader_wake(run);
+        else if (world->pending_count > 0)
+            decide(run);
+    } else if (next_ns == run->timer_ns) {
         run->timer_ns = 0;
-    else
+        run->gathering = run->waking = false;
+        decide(run);
+    } else {
         flush_arrive(run, heap_pop(run));
-    decide(run);
+        if (!world->inflight && !run->gathering)
+            decide(run);
+        else if (!world->inflight && !run->waking)
+            decide_asleep(run);
+    }
     return true;
 }
 
@@ -253,11 +289,33 @@ static void populate(struct run *run, const struct scenario *scenario, uint64_t 
     }
 }
 
-static int compare_doubles(const void *a, const void *b)
+/* The value that would be at `rank` if they were sorted (Hoare's selection: a sort of all
+ * latencies would take more time than the simulation). */
+static double select_rank(double *values, size_t count, size_t rank)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    size_t low = 0, high = count - 1;
 
-    return (x > y) - (x < y);
+    while (low < high) {
+        double pivot = values[low + (high - low) / 2];
+        size_t i = low, k = high;
+        for (;;) {
+            while (values[i] < pivot)
+                i++;
+            while (values[k] > pivot)
+                k--;
+            if (i >= k)
+                break;
+            double other = values[i];
+            values[i++] = values[k];
+            values[k--] = other;
+        }
+        /* low..k <= pivot <= k+1..high */
+        if (rank <= k)
+            high = k;
+        else
+            low = k + 1;
+    }
+    return values[low];
 }
 
 static struct outcome evaluate(struct run *run)
@@ -270,8 +328,7 @@ static struct outcome evaluate(struct run *run)
         return outcome;
     for (size_t i = 0; i < count; i++)
         outcome.mean_ns += run->latencies[i] / (double)count;
-    qsort(run->latencies, count, sizeof(double), compare_doubles);
-    outcome.p99_ns = run->latencies[(size_t)((double)count * .99)];
+    outcome.p99_ns = select_rank(run->latencies, count, (size_t)((double)count * .99));
     return outcome;
 }
 
@@ -281,7 +338,7 @@ struct outcome world_run(const struct scenario *scenario, const struct device *d
     struct run run = {
         .decider = decider,
         .horizon_ns = fmax(scenario_horizon(scenario, device), decider->horizon_min_ns),
-        .wake_ns = wake_ns,
+        .wake_ns = (uint64_t)wake_ns,
         .device_changes = scenario->device_changes,
         .device_rng = rng_stream(seed, 2, 0),
         .timer_rng = rng_stream(seed, 3, 0),

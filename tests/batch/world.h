@@ -53,6 +53,8 @@ struct decider {
     void (*end)(void *state, struct world *world, uint64_t duration_ns);
     /* Commit the first n of pending now (returned), or 0: ask again at *until_ns. */
     unsigned (*decide)(void *state, struct world *world, uint64_t *until_ns);
+    /* Must the sleeping leader look again, after an arrival?  NULL: if it is to commit. */
+    bool (*must_wake)(void *state);
     double horizon_min_ns; /* long fixed waits need longer runs on fast devices */
     double parameter;      /* free for the decider */
 };

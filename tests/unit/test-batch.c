@@ -439,6 +439,59 @@ static void test_rally_depth(void **state)
     desk_close(&d);
 }
 
+/* Waits as asked, and wakes up late. */
+static void obey(struct desk *d, uint64_t late)
+{
+    uint64_t wait;
+
+    while ((wait = wait_asked(d)) > 0)
+        d->now += wait + late;
+}
+
+/* Two clients, a commit of 1 ms, and a leader that is late whenever it is to wake up. */
+static uint64_t waits_of_late_leader(uint64_t late)
+{
+    struct desk d = desk_of("rally");
+    uint64_t wait, waits;
+
+    for (unsigned i = 0; i < 200; i++) {
+        uint64_t end = d.now;
+        d.now = end + 200 * US;
+        arrive(&d, 1);
+        wait = wait_asked(&d);
+        if (wait > 0) {
+            bool wake;
+            d.now += 10 * US;
+            wake = arrive(&d, 2);
+            d.now += wake ? late : wait - 10 * US + late;
+            obey(&d, late);
+            commit(&d, MS, 4096);
+        } else {
+            batch_commit_begin(d.batch, d.now);
+            d.now += 10 * US;
+            arrive(&d, 2);
+            d.now += MS;
+            batch_commit_end(d.batch, d.now, 4096, 0);
+            d.now += late;
+            obey(&d, late);
+            commit(&d, MS, 4096);
+        }
+    }
+    assert_near(stats_of(&d).wake_ns, late, late / 10);
+    waits = stats_of(&d).waits;
+    desk_close(&d);
+    return waits;
+}
+
+static void test_rally_late_leader(void **state)
+{
+    (void)state;
+    assert_in_range(waits_of_late_leader(0), 150, 200);
+    assert_in_range(waits_of_late_leader(50 * US), 150, 200);
+    /* It would wake up when all that could be won is lost. */
+    assert_in_range(waits_of_late_leader(1500 * US), 0, 20);
+}
+
 /* F is what is left when the bytes are taken out. */
 static void test_rally_fixed_part(void **state)
 {
@@ -452,6 +505,12 @@ static void test_rally_fixed_part(void **state)
         commit(&d, 300 * US + bytes * 2, bytes); /* 2 ns a byte: 1 ms on average */
     }
     assert_near(stats_of(&d).commit_ns, 1300 * US, 400 * US);
+    assert_near(stats_of(&d).fixed_ns, 300 * US, 100 * US);
+    /* Not forgotten while nothing new is learned. */
+    for (unsigned i = 0; i < 1000; i++) {
+        arrive(&d, ALICE);
+        commit(&d, 1300 * US, 500000);
+    }
     assert_near(stats_of(&d).fixed_ns, 300 * US, 100 * US);
     desk_close(&d);
 }
@@ -633,9 +692,27 @@ static void test_clock_recovers(void **state)
     d.now -= HOUR;
     rounds(&d, 2, 5, 50 * US);
     assert_true(rounds(&d, 2, 50, 50 * US) >= 40);
+    /* Or after an idle hour. */
     d.now += HOUR;
-    rounds(&d, 2, 100, 50 * US);
+    rounds(&d, 2, 5, 50 * US);
     assert_true(rounds(&d, 2, 50, 50 * US) >= 40);
+    desk_close(&d);
+}
+
+/* Threads read the clock before they take the lock: a little disorder is no jump. */
+static void test_clock_disorder(void **state)
+{
+    struct desk d = desk_of("rally");
+    uint64_t until;
+
+    (void)state;
+    rounds(&d, 2, 50, 50 * US);
+    d.now += 50 * US;
+    arrive(&d, 1);
+    assert_int_equal(batch_consult(d.batch, d.now - 20 * US, &until), BATCH_WAIT);
+    assert_in_range(until, d.now - 20 * US + 1, d.now + 100 * US);
+    assert_true(batch_arrive(d.batch, 2, 2, d.now - 10 * US));
+    assert_int_equal(wait_asked(&d), 0);
     desk_close(&d);
 }
 
@@ -738,6 +815,7 @@ int main(void)
         cmocka_unit_test(test_rally_slow),
         cmocka_unit_test(test_rally_disconnect),
         cmocka_unit_test(test_rally_depth),
+        cmocka_unit_test(test_rally_late_leader),
         cmocka_unit_test(test_rally_fixed_part),
         cmocka_unit_test(test_rally_learns_no_errors),
         cmocka_unit_test(test_rally_min),
@@ -745,6 +823,7 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_clock_recovers),
+        cmocka_unit_test(test_clock_disorder),
         cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_disconnect_while_busy),
         cmocka_unit_test(test_deep_connection),
