@@ -90,9 +90,9 @@ void connection_send(struct connection *c, struct request *request)
     case REQUEST_KINDS:
         assert(0);
     }
-    /* Refused before it was queued, if the callback was not called.  Nothing else can be told from the
-     * cookie: when the connection breaks in this very call, libnbd 1.14 has called back and freed
-     * the command by the time that it reads the cookie from it. */
+    /* Refused before it was queued, if the callback was not called.  Nothing else can be told
+     * from the cookie: when the connection breaks in this very call, libnbd 1.14 has called back
+     * and freed the command by the time that it reads the cookie from it. */
     if (cookie < 0 && request->outcome == OUTCOME_NONE) {
         int error = nbd_get_errno();
         c->in_flight--;

@@ -78,7 +78,8 @@ bool lane_account(struct lane *lane, char *text, size_t size);
 /* Sends what else belongs to the operation; false: it was the last request. */
 bool lane_continue(struct lane *lane);
 
-/* Sends the request whose place (and flags) are set; `data` is what a write writes, null: anything. */
+/* Sends the request whose place (and flags) are set; `data` is what a write writes, null:
+ * anything. */
 void lane_send_as(struct lane *lane, enum request_kind kind, const void *data);
 
 void lane_send_flush(struct lane *lane);

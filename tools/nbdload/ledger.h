@@ -93,8 +93,8 @@ struct ledger_spec {
     uint64_t size, start, end;
 };
 
-/* Opens the ledger for these disks, or creates it.  An existing one must be of as many disks of these
- * sizes; its range counts.  `create` false: it must be there.  -1: reported. */
+/* Opens the ledger for these disks, or creates it.  An existing one must be of as many disks of
+ * these sizes; its range counts.  `create` false: it must be there.  -1: reported. */
 int ledger_open(struct ledger *ledger, const char *path, const struct ledger_spec *specs,
                 uint32_t count, bool create);
 void ledger_close(struct ledger *ledger);

@@ -77,8 +77,8 @@ int load_exit_code(const struct load *load);
 
 /* Between the parts of the load: */
 
-/* It can't go on.  Only the first reason is kept; `refused` is the exit code if the server is not to
- * blame, else 0. */
+/* It can't go on.  Only the first reason is kept; `refused` is the exit code if the server is
+ * not to blame, else 0. */
 __attribute__((format(printf, 3, 4))) void load_fail(struct load *load, int refused,
                                                      const char *format, ...);
 

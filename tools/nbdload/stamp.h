@@ -48,8 +48,8 @@ struct stamp {
 void stamp_fill(void *buffer, const uint8_t id[LEDGER_ID_BYTES], uint32_t disk, uint32_t writer,
                 uint64_t sequence, uint64_t start, uint32_t length);
 
-/* Looks at the sector that was read from this place.  `stamp` is filled in when the state is good or
- * misplaced. */
+/* Looks at the sector that was read from this place.  `stamp` is filled in when the state is
+ * good or misplaced. */
 enum stamp_state stamp_check(const void *sector, const uint8_t id[LEDGER_ID_BYTES],
                              uint32_t disk, uint64_t sector_offset, struct stamp *stamp);
 

@@ -396,8 +396,8 @@ static void judge_all(struct scan *scans, uint32_t count, const struct verify_op
     }
 }
 
-/* After a power cut what is lost must never come back.  After a kill it may have been this program that
- * was killed, and the server may still have requests of it (P9 is about them). */
+/* After a power cut what is lost must never come back.  After a kill it may have been this program
+ * that was killed, and the server may still have requests of it (P9 is about them). */
 static void settle_all(struct scan *scans, uint32_t count, const struct verify_options *options)
 {
     for (uint32_t i = 0; i < count; i++) {
