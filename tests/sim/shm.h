@@ -1,4 +1,4 @@
-/* shm: staging of the simulator (journal/staging.h): memory that survives the death of the
+/* shm: staging of the simulator (journal/storage/staging.h): memory that survives the death of the
  * process and not a power cut.
  *
  * Same rules as there: the byte at virtual position v is in slot v % bytes; what is older than
