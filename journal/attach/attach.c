@@ -52,9 +52,11 @@ static int check_superblock(const struct storage *s, const struct superblock *sb
     uint64_t end = sb->ring_start + sb->ring_bytes;
 
     if (s->size < end) {
-        report_error("journal %s is truncated: it has %llu bytes, its superblock says %llu; "
-                     "restore it from a copy",
-                     s->name, (unsigned long long)s->size, (unsigned long long)end);
+        report_error(
+            "journal %s is truncated: it has %llu bytes, its superblock says %llu; "
+            "restore it from a copy, or give up what waits in it: create a new one "
+            "(nbdjournal create NEW --size SIZE), then nbdjournal adopt NEW IMAGE --yes",
+            s->name, (unsigned long long)s->size, (unsigned long long)end);
         return -EUCLEAN;
     }
     if ((sb->feature_ro & ~FORMAT_RO_KNOWN) != 0 && mode != ATTACH_INSPECT) {

@@ -335,6 +335,9 @@ int image_mark_remove(struct storage *image)
 
     if (image->fd == -1 || image->is_block)
         return 0;
+    /* A server that may not mark the image may not remove either: no mark, nothing to say. */
+    if (fgetxattr(image->fd, MARK_NAME, NULL, 0) == -1 && errno == ENODATA)
+        return 0;
     if (fremovexattr(image->fd, MARK_NAME) == -1) {
         e = errno;
         if (e == ENODATA || e == EOPNOTSUPP)

@@ -98,6 +98,9 @@ static void print_check(const struct survey *s)
     if (s->state == JOURNAL_NEEDS_REPLAY)
         printf("%s: %s: every checksum is right\n", name,
                survey_waiting_text(s->result.records, s->result.payload_bytes, text));
+    if (s->staging == STAGING_MISSING)
+        printf("%s: the newest records are missing: see MISSING RECORDS in nbdjournal(1)\n",
+               name);
     if (s->jf.in_use)
         printf("%s: in use: a server is at work on it now\n", name);
     if (!s->jf.in_use || s->state != JOURNAL_NEEDS_REPLAY)

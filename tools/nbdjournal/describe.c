@@ -123,9 +123,11 @@ static void print_next(const struct survey *s)
             printf("next            nothing: the images alone are complete\n");
         break;
     case JOURNAL_NEEDS_REPLAY:
-        printf("next            start the server again, which recovers it, or\n"
-               "                nbdjournal replay %s\n",
-               name);
+        /* Without the newest records neither goes on unasked. */
+        printf("next            start the server again%s, which recovers it, or\n"
+               "                nbdjournal replay %s%s\n",
+               s->staging == STAGING_MISSING ? " with recover=yes" : "", name,
+               s->staging == STAGING_MISSING ? " --yes" : "");
         break;
     case JOURNAL_DAMAGED:
         printf("next            copy journal and images away before anything else, then see\n"
