@@ -238,8 +238,30 @@ static int staging_write(struct storage *s, const struct iovec *iov, int iov_cou
     return 0;
 }
 
+/* Writing behind the end of a journal that somebody truncated would make it grow again, with a
+ * hole where records were (P4). */
+static int check_length(const struct staging *g)
+{
+    struct stat st;
+
+    if (fstat(g->direct_fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (uint64_t)st.st_size < g->storage.size) {
+        report_error(
+            "journal %s was truncated to %llu bytes by somebody while it is in use (it "
+            "had %llu)",
+            g->storage.name, (unsigned long long)st.st_size,
+            (unsigned long long)g->storage.size);
+        return -EIO;
+    }
+    return 0;
+}
+
 static int write_direct(struct staging *g, const void *bytes, size_t count, uint64_t offset)
 {
+    int r = check_length(g);
+
+    if (r < 0)
+        return r;
     while (count > 0) {
         ssize_t n = pwrite(g->direct_fd, bytes, count, offset);
         if (n < 0 && errno == EINTR)
