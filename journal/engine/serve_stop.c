@@ -109,14 +109,30 @@ static int report_left(struct engine *e)
     return stats.aborted ? -EIO : 1;
 }
 
+/* No client ever came that may write: nothing was modified.  What waited before waits still (P5). */
+static void report_untouched(struct engine *e)
+{
+    struct core_stats stats;
+
+    engine_stats_get(e, &stats);
+    if (e->journal.storage == NULL || stats.map_nodes == 0)
+        return;
+    report_info(
+        "stopped; no client wrote, and what the journal %s holds for image %s waits there "
+        "as before; `nbdjournal replay %s %s` brings it home",
+        e->journal.storage->name, e->image->name, e->journal.storage->name, e->image->name);
+}
+
 int engine_stop(struct engine *e, double seconds_max)
 {
     bool was_active = begin(e, clock_now_ns() + (uint64_t)(seconds_max * 1e9));
     int r;
 
     engine_threads_end(e);
-    if (!was_active)
-        return 0; /* nothing was modified */
+    if (!was_active) {
+        report_untouched(e);
+        return 0;
+    }
     if (commit_last(e) < 0 || !drain(e))
         return report_left(e);
     staging_remove(e->journal.storage);
