@@ -75,11 +75,13 @@ void core_destroy(struct core *c)
     free(c);
 }
 
-void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES])
+void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES],
+                      uint32_t uid)
 {
     assert(c->life == CORE_INERT);
     c->unsubmitted_max = bytes / 2;
     c->sb.staging_bytes = bytes;
+    c->sb.staging_uid = bytes > 0 ? uid : 0;
     memcpy(c->sb.staging_boot, boot, FORMAT_UUID_BYTES);
 }
 
@@ -171,6 +173,7 @@ void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_
     sb.updated_us = now_us;
     if (state & SUPER_STATE_CLEAN) {
         sb.staging_bytes = 0;
+        sb.staging_uid = 0;
         memset(sb.staging_boot, 0, FORMAT_UUID_BYTES);
     }
     format_super_encode(&sb, c->super_bytes);

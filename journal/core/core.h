@@ -156,9 +156,10 @@ bool core_submit_begin(struct core *c, uint64_t *from, uint64_t *to);
 void core_submit_end(struct core *c, int error); /* -errno: the journal aborts */
 
 /* Staging (staging.h) of `bytes` in all, of which half may be not submitted, under this boot
- * id: goes into core_activate's superblock, until a clean stop.  bytes 0: none, no bound.
+ * id, made by this user: goes into core_activate's superblock, until a clean stop.  bytes 0: none, no bound.
  * Before core_activate. core_atomic_max is at most an eighth of it. */
-void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES]);
+void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES],
+                      uint32_t uid);
 
 /* ---- commit ---- */
 

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine_state.h"
 #include "report.h"
@@ -138,7 +139,7 @@ static int begin_staging_locked(struct engine *e, uint32_t epoch) REQUIRES_LOCK
     if (r < 0)
         return r;
     e->staging_found = false;
-    core_staging_set(e->core, bytes, boot);
+    core_staging_set(e->core, bytes, boot, geteuid());
     e->atomic_max = core_atomic_max(e->core);
     return 0;
 }

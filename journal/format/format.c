@@ -25,7 +25,7 @@
  *   104 16 zero                     104  8 tail.lsn
  *   120  8 header_sum               112  8 tail.chain
  *                                   120  4 tail.epoch
- *                                   124  4 zero
+ *                                   124  4 staging_uid
  *                                   128  8 ring_written
  *                                   136  8 staging_bytes
  *                                   144 16 staging_boot
@@ -115,7 +115,7 @@ struct disk_super {
     uint64_t tail_lsn;
     uint64_t tail_chain;
     uint32_t tail_epoch;
-    uint32_t tail_zero32;
+    uint32_t staging_uid;
     uint64_t ring_written;
     uint64_t staging_bytes;
     uint8_t staging_boot[FORMAT_UUID_BYTES];
@@ -406,7 +406,8 @@ static bool super_valid(const struct superblock *sb)
            sb->tail.lsn <= FORMAT_LSN_MAX && sb->tail.epoch <= sb->epoch &&
            sb->ring_written <= sb->ring_bytes &&
            (sb->staging_bytes == 0) == all_zero(sb->staging_boot, FORMAT_UUID_BYTES) &&
-           sb->next_image_id >= 1 && sb->image_count <= format_images_max(sb);
+           (sb->staging_bytes != 0 || sb->staging_uid == 0) && sb->next_image_id >= 1 &&
+           sb->image_count <= format_images_max(sb);
 }
 
 static void image_encode(const struct image_entry *image, uint8_t *out)
@@ -473,6 +474,7 @@ void format_super_encode(const struct superblock *sb, uint8_t *out)
         .tail_lsn = htole64(sb->tail.lsn),
         .tail_chain = htole64(sb->tail.chain),
         .tail_epoch = htole32(sb->tail.epoch),
+        .staging_uid = htole32(sb->staging_uid),
         .ring_written = htole64(sb->ring_written),
         .staging_bytes = htole64(sb->staging_bytes),
         .created_us = htole64(sb->created_us),
@@ -508,6 +510,7 @@ static void super_from_disk(const struct disk_super *d, struct superblock *sb)
         .tail.lsn = le64toh(d->tail_lsn),
         .tail.chain = le64toh(d->tail_chain),
         .tail.epoch = le32toh(d->tail_epoch),
+        .staging_uid = le32toh(d->staging_uid),
         .ring_written = le64toh(d->ring_written),
         .staging_bytes = le64toh(d->staging_bytes),
         .created_us = le64toh(d->created_us),
@@ -525,7 +528,7 @@ static bool super_zeroes_valid(const struct disk_super *d, const struct superblo
     if ((sb->feature_compat & ~FORMAT_COMPAT_KNOWN) != 0 ||
         (sb->feature_ro & ~FORMAT_RO_KNOWN) != 0)
         return true;
-    return d->zero32 == 0 && d->tail_zero32 == 0 && all_zero(d->zero, sizeof(d->zero));
+    return d->zero32 == 0 && all_zero(d->zero, sizeof(d->zero));
 }
 
 static enum format_verdict super_sum_check(const struct superblock *sb, const uint8_t *in)

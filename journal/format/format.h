@@ -157,6 +157,7 @@ struct superblock {
     uint64_t staging_bytes; /* staging in use since the last writable open; 0: none */
     uint8_t
         staging_boot[FORMAT_UUID_BYTES]; /* the boot id under which it is valid; else zero */
+    uint32_t staging_uid;                /* the user who made it; else zero */
     uint64_t created_us;                 /* wall clock, for people only */
     uint64_t updated_us;
     uint32_t next_image_id; /* ids of forgotten images are not given again */

@@ -399,14 +399,12 @@ static int open_direct(struct storage *file, int *fd)
 
 /* Is this the staging of that journal, of its last epoch, made by who may make it? */
 static bool page_fits(const struct staging_page *page, const struct superblock *sb,
-                      const struct stat *shm, const struct storage *journal)
+                      const struct stat *shm)
 {
-    struct stat file = {.st_uid = 0};
     uint64_t submitted = atomic_load(&page->submitted);
 
-    if (journal->fd >= 0 && fstat(journal->fd, &file) < 0)
-        return false;
-    if (shm->st_uid != geteuid() && shm->st_uid != 0 && shm->st_uid != file.st_uid)
+    /* Root looks for what the other user of nbdkit -u made: the superblock says who. */
+    if (shm->st_uid != geteuid() && shm->st_uid != 0 && shm->st_uid != sb->staging_uid)
         return false;
     return page->magic == STAGING_MAGIC && page->version == 1 &&
            memcmp(page->uuid, sb->uuid, FORMAT_UUID_BYTES) == 0 &&
@@ -447,7 +445,7 @@ int staging_attach(struct storage **journal, const struct superblock *sb,
     r = map_slots(g, fd, shm.st_size - STAGING_PAGE, PROT_READ);
     if (r < 0)
         goto out;
-    if (page_fits(g->page, sb, &shm, *journal)) {
+    if (page_fits(g->page, sb, &shm)) {
         *found = STAGING_FOUND;
         *journal = &g->storage;
         g = NULL;

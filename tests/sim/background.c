@@ -377,7 +377,7 @@ static void begin_staging(struct world *w)
     shm_begin(&w->shm, w->setup.staging_bytes, w->setup.ring_bytes, w->boot, stats.epoch + 1,
               stats.head_position);
     boot[0] = w->boot;
-    core_staging_set(w->core, w->shm.bytes, boot);
+    core_staging_set(w->core, w->shm.bytes, boot, 0);
 }
 
 static enum job_result activate_barrier(struct world *w, struct activator *a)

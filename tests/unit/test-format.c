@@ -299,6 +299,7 @@ static struct superblock sample_super(void)
     sb.ring_written = 4096;
     sb.staging_bytes = 1 << 20;
     sb.staging_boot[15] = 1;
+    sb.staging_uid = 65534;
     sb.updated_us = 1800000000000000;
     sb.feature_compat = 8;
     sb.feature_ro = 16;
@@ -353,6 +354,7 @@ static void superblocks_come_back(void **state)
     assert_int_equal(back.ring_written, sb.ring_written);
     assert_int_equal(back.staging_bytes, sb.staging_bytes);
     assert_memory_equal(back.staging_boot, sb.staging_boot, sizeof(sb.staging_boot));
+    assert_int_equal(back.staging_uid, sb.staging_uid);
     assert_int_equal(back.created_us, sb.created_us);
     assert_int_equal(back.updated_us, sb.updated_us);
     assert_int_equal(back.next_image_id, sb.next_image_id);
@@ -406,6 +408,7 @@ static void superblock_bytes_are_fixed(void **state)
     assert_int_equal(bytes_at(bytes, 104, 8), sb.tail.lsn);
     assert_int_equal(bytes_at(bytes, 112, 8), sb.tail.chain);
     assert_int_equal(bytes_at(bytes, 120, 4), sb.tail.epoch);
+    assert_int_equal(bytes_at(bytes, 124, 4), sb.staging_uid);
     assert_int_equal(bytes_at(bytes, 128, 8), sb.ring_written);
     assert_int_equal(bytes_at(bytes, 136, 8), sb.staging_bytes);
     assert_memory_equal(bytes + 144, sb.staging_boot, 16);
@@ -516,7 +519,7 @@ static void wrong_fields_of_superblocks(void **state)
     assert_int_equal(super_with(96, UINT64_MAX - 4095, 8), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(104, FORMAT_LSN_MAX + 1, 8), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(120, 10, 4), FORMAT_BAD_FIELD); /* tail.epoch */
-    assert_int_equal(super_with(124, 1, 4), FORMAT_BAD_FIELD);
+    assert_int_equal(super_with(124, 1, 4), FORMAT_OK);         /* staging_uid */
     assert_int_equal(super_with(128, FORMAT_JOURNAL_MIN, 8), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(136, 0, 8), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(159, 0, 1), FORMAT_BAD_FIELD);

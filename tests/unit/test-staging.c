@@ -5,6 +5,7 @@
  * in the ring that was not given up. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -226,11 +227,63 @@ static void test_found(void **state)
     free(f.model);
 }
 
+static void give_staging_to(const struct fixture *f, uid_t uid)
+{
+    const uint8_t *u = f->sb.uuid;
+    char path[100];
+    int used = snprintf(path, sizeof(path), "/dev/shm/nbdkit-journal-");
+
+    for (unsigned i = 0; i < FORMAT_UUID_BYTES; i++)
+        used += snprintf(path + used, sizeof(path) - used, "%s%02x",
+                         i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+    assert_int_equal(chown(path, uid, -1), 0);
+}
+
+/* Somebody else's is not believed; that of the user whom the superblock names is (nbdkit -u). */
+static void test_owner(void **state)
+{
+    const char *place = place_make(NULL);
+    const char *path = place_file(place, "journal", JOURNAL);
+    uint8_t uuid[FORMAT_UUID_BYTES] = {4, 5, 6};
+    enum staging_found found;
+    struct fixture f = {0};
+
+    (void)state;
+    if (geteuid() != 0) {
+        printf("skip: needs root\n");
+        skip();
+    }
+    memcpy(uuid + 3, &(pid_t){getpid()}, sizeof(pid_t));
+    format_super_init(&f.sb, uuid, JOURNAL, 1);
+    f.sb.state = 0;
+    f.model = calloc(1, f.sb.ring_bytes);
+    open_journal(&f, path);
+    begin(&f);
+    append(&f);
+    storage_close(f.journal);
+    open_journal(&f, path);
+
+    give_staging_to(&f, 1234);
+    assert_int_equal(staging_attach(&f.journal, &f.sb, &found), 0);
+    assert_int_equal(found, STAGING_MISSING);
+    f.sb.staging_uid = 1235;
+    assert_int_equal(staging_attach(&f.journal, &f.sb, &found), 0);
+    assert_int_equal(found, STAGING_MISSING);
+    f.sb.staging_uid = 1234;
+    assert_int_equal(staging_attach(&f.journal, &f.sb, &found), 0);
+    assert_int_equal(found, STAGING_FOUND);
+    read_all_cold(&f);
+    staging_remove(f.journal);
+    storage_close(f.journal);
+    free(f.model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lives),
         cmocka_unit_test(test_found),
+        cmocka_unit_test(test_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -336,7 +336,7 @@ static int settle(struct drain *d, const struct recovery_result *found)
     if (r < 0)
         return failed(journal->name, "flushing", r);
     /* It is on the disk now: the next superblock says that there is no other place to look. */
-    core_staging_set(d->core, 0, no_boot);
+    core_staging_set(d->core, 0, no_boot, 0);
     return 0;
 }
 

@@ -54,6 +54,7 @@ bool super_empty_ring(const struct journal_file *jf, struct superblock *sb)
         .position = sb->tail.position + sb->ring_bytes, .lsn = lsn, .epoch = sb->epoch};
     sb->state = SUPER_STATE_CLEAN;
     sb->staging_bytes = 0;
+    sb->staging_uid = 0;
     memset(sb->staging_boot, 0, sizeof(sb->staging_boot));
     return true;
 }
