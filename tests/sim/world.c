@@ -12,9 +12,6 @@
 /* A life that takes that many steps without ending is one that waits for itself (P8). */
 #define LIFE_STEPS_MAX 200000
 
-/* Worlds with little memory for the map.  None yet: recovery can need more than serving did. */
-#define MAP_BOUND_PERCENT 0
-
 const struct world *world_current;
 
 void story(const struct world *w, const char *format, ...)
@@ -141,7 +138,7 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
     if (rng_chance(rng, 25))
         setup->staging_bytes = setup->sector_bytes == 512 ? 16384 : 32768;
     setup->map_bytes = 1 << 20;
-    if (rng_chance(rng, MAP_BOUND_PERCENT)) /* a few dozen versions */
+    if (rng_chance(rng, 15)) /* a few dozen versions */
         setup->map_bytes = rng_range(rng, 12, 60) * sizeof(struct version);
     setup->restless = rng_chance(rng, 40);
     /* With several images there is always room for an EPOCH record. */
@@ -155,6 +152,8 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
     setup->lives = setup->restless ? rng_range(rng, 6, 16) : rng_range(rng, 3, 8);
     setup->life_steps = small ? 60 : rng_range(rng, 50, rng_chance(rng, 15) ? 4000 : 600);
     choose_load(setup, rng);
+    if (setup->restless)
+        setup->eager_percent = 2;
     if (small)
         setup->size_profile = 0;
     setup->check_percent = small ? 100 : setup->life_steps <= 600 ? 25 : 8;
@@ -542,7 +541,7 @@ static void run_life(struct world *w, struct check *check)
     enum fate fate = choose_fate(w);
 
     if (w->setup.restless && rng_chance(&w->rng, w->died_full ? 90 : 40))
-        steps = rng_range(&w->rng, 1, 30);
+        steps = rng_range(&w->rng, 1, w->died_full ? 50 : 30);
     while (!w->failed && w->life_step < steps) {
         if (!step_or_wait(w)) {
             if (w->activator.state != ACTIVATOR_FAILED)
