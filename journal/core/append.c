@@ -96,7 +96,20 @@ static bool map_is_full(const struct core *c)
 {
     size_t nodes = c->pool.used + c->pool.reserved + MAP_INSERT_NODES;
 
+    if (PLANTED(35)) /* as if recovery found what is in use */
+        return nodes > c->pool.limit_nodes;
     return c->retired_nodes + 2 * nodes > c->pool.limit_nodes;
+}
+
+/* 0, or what core_append_admit returns: a checkpoint gives nodes back, if there are any. */
+static int map_check(struct core *c)
+{
+    if (!map_is_full(c))
+        return 0;
+    if (c->retired_nodes + c->pool.used + c->pool.reserved == 0)
+        return -ENOMEM;
+    c->space_wanted = true;
+    return c->image_error != 0 ? c->image_error : -EAGAIN;
 }
 
 /* Space, map nodes, and nothing else in the way?  0, or what core_append_admit returns. */
@@ -119,7 +132,7 @@ static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
         return -EAGAIN;
     if (c->unsubmitted_max != 0 && c->head + need + c->sb.sector_bytes > staging_limit(c))
         return -EAGAIN; /* whoever publishes submits, so this ends without our help */
-    r = map_is_full(c) ? -ENOMEM : map_reserve(&c->pool);
+    r = map_reserve(&c->pool);
     if (r < 0 && c->pool.used > 0) { /* a checkpoint gives nodes back */
         c->space_wanted = true;
         return c->image_error != 0 ? c->image_error : -EAGAIN;
@@ -168,8 +181,12 @@ int core_append_admit(struct core *c, struct append *a, struct core_image *image
     assert(length > 0 && offset + length <= image->entry.size);
     assert(kind != RECORD_WRITE || length <= core_atomic_max(c));
 
-    r = image->full ? image->failed
-                    : admit_check(c, pad + span, core_reserve(c) + core_carry_reserve(c));
+    if (image->full)
+        return image->failed;
+    /* Not for core_append_again: it replaces as much, and the checkpoint would wait for itself. */
+    r = c->error != 0 ? -EIO : map_check(c);
+    if (r == 0)
+        r = admit_check(c, pad + span, core_reserve(c) + core_carry_reserve(c));
     if (r == 0)
         admit(c, a, image, &change, pad);
     return r;

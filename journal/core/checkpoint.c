@@ -221,6 +221,7 @@ static bool retire_some(struct core *c)
     bool end = map_retire(&k->image->map, k->target.lsn, &k->cursor, RETIRE_ENTRIES);
 
     c->retired_nodes += before - c->pool.used;
+    c->retired_lsn = k->target.lsn > c->retired_lsn ? k->target.lsn : c->retired_lsn;
     return end;
 }
 

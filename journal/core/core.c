@@ -235,7 +235,7 @@ void core_super_end(struct core *c, struct super_plan *plan, int error)
         return;
     }
     c->sb.generation = plan->generation;
-    if (plan->tail.position != c->tail.position)
+    if (plan->tail.lsn >= c->retired_lsn) /* else some are still in front of it */
         c->retired_nodes = 0;
     c->tail = plan->tail;
     forget_marks(c);

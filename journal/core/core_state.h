@@ -109,8 +109,9 @@ struct core {
     uint64_t prewritten;                    /* of the first lap, bytes from the ring's start */
     uint64_t prewrite_from, prewrite_count; /* the piece that is out; count 0: none */
     bool prewrite_failed;                   /* given up, in this life */
-    /* of the map, whose records recovery could still find */
+    /* of the map, whose records recovery could still find; the highest of their lsns or more */
     size_t retired_nodes;
+    uint64_t retired_lsn;
 
     struct core_stats stats;
 };
