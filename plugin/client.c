@@ -45,16 +45,28 @@ static uint64_t peer(uint64_t connection)
     }
 }
 
-struct plugin_client *plugin_client_new(bool may_write)
+/* One who has several disks is several clients: each disk has its own file system, and one of
+ * them flushes whatever the others do. */
+static uint64_t peer_of_export(uint64_t connection, const char *export)
+{
+    uint64_t both[2] = {peer(connection), sum(export, strlen(export))};
+
+    return sum(both, sizeof(both));
+}
+
+struct plugin_client *plugin_client_new(struct engine_disk *disk, const char *export,
+                                        bool may_write)
 {
     struct plugin_client *client = malloc(sizeof(*client));
 
     if (client == NULL) {
         nbdkit_error("malloc: %m");
+        engine_disk_close(disk);
         return NULL;
     }
     client->who.connection = atomic_fetch_add(&next_connection, 1);
-    client->who.client = peer(client->who.connection);
+    client->who.client = peer_of_export(client->who.connection, export);
+    client->disk = disk;
     client->may_write = may_write;
     return client;
 }

@@ -65,6 +65,43 @@ static void plugin_cleanup(void)
         engine_stop(engine, STOP_SECONDS);
 }
 
+/* ---- exports ---- */
+
+static const char *const description = "a raw disk image behind a write-ahead journal";
+
+static int add_export(void *opaque, const char *name, uint64_t bytes)
+{
+    (void)bytes;
+    return nbdkit_add_export(opaque, name, description) < 0 ? -ENOMEM : 0;
+}
+
+static int plugin_list_exports(int readonly, int is_tls, struct nbdkit_exports *exports)
+{
+    (void)readonly;
+    (void)is_tls;
+    if (plugin_config.dir_path == NULL)
+        return nbdkit_add_export(exports, "", description);
+    return plugin_result(engine_visit_images(engine, add_export, exports));
+}
+
+/* The name of the only image; else "", and opening it says that a name is needed. */
+static const char *plugin_default_export(int readonly, int is_tls)
+{
+    char name[NAME_MAX + 1];
+
+    (void)readonly;
+    (void)is_tls;
+    if (engine_sole_name(engine, name))
+        return nbdkit_strdup_intern(name);
+    return "";
+}
+
+static const char *plugin_export_description(void *handle)
+{
+    (void)handle;
+    return description;
+}
+
 /* ---- connections ---- */
 
 /* P9: what other connections had admitted before has its place in the order already, since
@@ -72,15 +109,19 @@ static void plugin_cleanup(void)
  * pwrite only with a payload that arrived whole. */
 static void *plugin_open(int readonly)
 {
-    bool may_write = !readonly && !engine_read_only(engine);
-    int r = may_write ? engine_activate(engine) : 0;
+    const char *name = nbdkit_export_name();
+    struct engine_disk *disk;
+    int r;
 
+    if (name == NULL)
+        return NULL;
+    r = engine_disk_open(engine, name, readonly, &disk);
     if (r < 0) {
-        nbdkit_error("the journal can't be made writable, so this client is refused");
+        nbdkit_error("the disk can't be opened, so this client is refused");
         plugin_result(r);
         return NULL;
     }
-    return plugin_client_new(may_write);
+    return plugin_client_new(disk, name, !readonly && !engine_disk_read_only(disk));
 }
 
 static void plugin_close(void *handle)
@@ -88,6 +129,7 @@ static void plugin_close(void *handle)
     struct plugin_client *client = handle;
 
     engine_disconnect(engine, &client->who);
+    engine_disk_close(client->disk);
     free(client);
 }
 
@@ -97,10 +139,14 @@ static const struct engine_client *who(void *handle)
     return &((struct plugin_client *)handle)->who;
 }
 
+static struct engine_disk *disk_of(void *handle)
+{
+    return ((struct plugin_client *)handle)->disk;
+}
+
 static int64_t plugin_get_size(void *handle)
 {
-    (void)handle;
-    return engine_image_size(engine);
+    return engine_disk_size(disk_of(handle));
 }
 
 static int plugin_can_write(void *handle)
@@ -135,8 +181,7 @@ static int plugin_can_cache(void *handle)
 
 static int plugin_is_rotational(void *handle)
 {
-    (void)handle;
-    return engine_is_rotational(engine);
+    return engine_disk_is_rotational(disk_of(handle));
 }
 
 static int plugin_block_size(void *handle, uint32_t *minimum, uint32_t *preferred,
@@ -155,42 +200,40 @@ static int plugin_block_size(void *handle, uint32_t *minimum, uint32_t *preferre
 static int plugin_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
                         uint32_t flags)
 {
-    (void)handle;
     (void)flags;
-    return plugin_result(engine_read(engine, buf, count, offset));
+    return plugin_result(engine_read(disk_of(handle), buf, count, offset));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset,
                          uint32_t flags)
 {
     return plugin_result(
-        engine_write(engine, buf, count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
+        engine_write(disk_of(handle), buf, count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
 {
     (void)flags;
-    return plugin_result(engine_flush(engine, who(handle)));
+    return plugin_result(engine_flush(disk_of(handle), who(handle)));
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
     return plugin_result(
-        engine_trim(engine, count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
+        engine_trim(disk_of(handle), count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
 }
 
 /* Always fast, so FAST_ZERO needs no look: one record, whatever the length. */
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    return plugin_result(engine_zero(engine, count, offset, flags & NBDKIT_FLAG_MAY_TRIM,
+    return plugin_result(engine_zero(disk_of(handle), count, offset, flags & NBDKIT_FLAG_MAY_TRIM,
                                      flags & NBDKIT_FLAG_FUA, who(handle)));
 }
 
 static int plugin_cache(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    (void)handle;
     (void)flags;
-    return plugin_result(engine_cache(engine, count, offset));
+    return plugin_result(engine_cache(disk_of(handle), count, offset));
 }
 
 struct extents_request {
@@ -220,15 +263,14 @@ static int plugin_extents(void *handle, uint32_t count, uint64_t offset, uint32_
         .one = flags & NBDKIT_FLAG_REQ_ONE,
     };
 
-    (void)handle;
-    return plugin_result(engine_extents(engine, count, offset, add_extent, &request));
+    return plugin_result(engine_extents(disk_of(handle), count, offset, add_extent, &request));
 }
 
 static struct nbdkit_plugin plugin = {
     .name = "journal",
     .longname = "nbdkit journal plugin",
     .version = PACKAGE_VERSION,
-    .description = "a raw disk image behind a write-ahead journal",
+    .description = "raw disk images behind a write-ahead journal",
     .load = plugin_load,
     .unload = plugin_unload,
     .config = plugin_config_set,
@@ -239,8 +281,11 @@ static struct nbdkit_plugin plugin = {
     .get_ready = plugin_get_ready,
     .after_fork = plugin_after_fork,
     .cleanup = plugin_cleanup,
+    .list_exports = plugin_list_exports,
+    .default_export = plugin_default_export,
     .open = plugin_open,
     .close = plugin_close,
+    .export_description = plugin_export_description,
     .get_size = plugin_get_size,
     .can_write = plugin_can_write,
     .can_flush = plugin_can_flush,

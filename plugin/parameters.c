@@ -32,14 +32,15 @@ struct engine_config plugin_config = {
 
 bool plugin_client_is_peer = true;
 
-static char *image_path, *journal_path;
+static char *image_path, *dir_path, *journal_path;
 
 const char plugin_config_help[] =
-    "[file=]<IMAGE>            (required) Raw disk image or block device to serve.\n"
+    "[file=]<IMAGE>            Raw disk image or block device to serve, or:\n"
+    "dir=<DIR>                 Each image in this folder is an export; one journal.\n"
     "journal=<PATH>            Its journal, a file or a block device.\n"
-    "                          Default: IMAGE.journal, beside the image.\n"
+    "                          Default: IMAGE.journal or DIR/.journal.\n"
     "journal-size=<SIZE>       Size of a journal that is created (at least 1M).\n"
-    "                          Default: depends on the size of the image.\n"
+    "                          Default: depends on the size of the images.\n"
     "data=ordered|journal      What is journaled.  Both journal all data yet.\n"
     "recover=yes|no|only-check What to do when the journal holds data.\n"
     "                          Default: yes.\n"
@@ -160,6 +161,8 @@ int plugin_config_set(const char *key, const char *value)
 
     if (strcmp(key, "file") == 0)
         return set_path(&image_path, key, value, true);
+    if (strcmp(key, "dir") == 0)
+        return set_path(&dir_path, key, value, true);
     if (strcmp(key, "journal") == 0)
         return set_path(&journal_path, key, value, false);
     if (strcmp(key, "journal-size") == 0)
@@ -195,8 +198,12 @@ int plugin_config_set(const char *key, const char *value)
 
 int plugin_config_complete(void)
 {
-    if (image_path == NULL) {
-        nbdkit_error("which image? Say file=IMAGE");
+    if (image_path == NULL && dir_path == NULL) {
+        nbdkit_error("which image? Say file=IMAGE, or dir=DIR for all images in a folder");
+        return -1;
+    }
+    if (image_path != NULL && dir_path != NULL) {
+        nbdkit_error("file= and dir= exclude each other");
         return -1;
     }
     if (plugin_config.batch.min_us > plugin_config.batch.max_us) {
@@ -205,6 +212,7 @@ int plugin_config_complete(void)
         return -1;
     }
     plugin_config.image_path = image_path;
+    plugin_config.dir_path = dir_path;
     plugin_config.journal_path = journal_path;
     return 0;
 }
@@ -212,14 +220,15 @@ int plugin_config_complete(void)
 void plugin_config_free(void)
 {
     free(image_path);
+    free(dir_path);
     free(journal_path);
-    image_path = journal_path = NULL;
+    image_path = dir_path = journal_path = NULL;
 }
 
 void plugin_dump(void)
 {
     printf("journal_format_version=%u\n", FORMAT_VERSION);
-    printf("journal_features=fua,flush,trim,zero,fast-zero,extents,cache,multi-conn\n");
+    printf("journal_features=fua,flush,trim,zero,fast-zero,extents,cache,multi-conn,dir\n");
     printf("journal_size_min=%" PRIu64 "\n", FORMAT_JOURNAL_MIN);
     printf("journal_size_max=%" PRIu64 "\n", FORMAT_JOURNAL_MAX);
     printf("journal_record_max=%u\n", FORMAT_RECORD_MAX);

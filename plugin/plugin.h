@@ -26,9 +26,12 @@ extern bool plugin_client_is_peer; /* client=peer, not client=connection */
 /* client.c */
 struct plugin_client { /* a connection's handle */
     struct engine_client who;
+    struct engine_disk *disk;
     bool may_write;
 };
-struct plugin_client *plugin_client_new(bool may_write); /* NULL: no memory, reported */
+/* Takes over the open disk.  NULL: no memory, reported. */
+struct plugin_client *plugin_client_new(struct engine_disk *disk, const char *export,
+                                        bool may_write);
 
 /* log.c */
 void plugin_log_begin(void);

@@ -18,7 +18,9 @@
  *                   superblock with that epoch, the image's entry and IMAGE_FLAG_MARKED; then
  *                   the mark of that epoch, not opening any more; then the first record
  *   clean stop      the superblock that says CLEAN is durable; then the mark is removed
- * So a mark is of the superblock's epoch, or opening the next one: anything else means that one
+ * An image that joins while the server runs goes the same way in the epoch that has begun, and one
+ * that is not opened in an epoch keeps its mark of an older one: the image's entry says which.
+ * So a mark is of the epoch that its entry says, or opening a newer one: anything else means that one
  * of the two files was restored from a copy.  (Without the third step the most usual mistake
  * could not be told from a crash: a copy of the journal of just before this epoch.)
  */
@@ -57,6 +59,7 @@ struct journal_file {
     struct superblock sb; /* the copy that counts */
     int slots_valid;      /* 1 or 2: 1 means that the other one is torn or was never written */
     bool in_use;          /* INSPECT: another process holds its lock */
+    bool serves_folder;   /* dir=: images that it does not know yet are welcome */
 };
 
 /* Opens a journal and reads its superblocks.  Refuses with a clear report: no journal, other

@@ -9,8 +9,8 @@
  *     of this one, and the path in it leads to another file that is this journal too
  *                                           refused: one of them is a copy
  *     of an epoch that does not fit         refused: one of the two files was restored
- *     uuid not in the table                 a crash before the first superblock, if the table
- *                                           is empty: new; else refused
+ *     uuid not in the table                 a crash before its first superblock, if the mark is
+ *                                           only opening or the table is empty: new; else refused
  *     uuid in the table, another file       refused: a copy, made while data was waiting,
  *                                           whether or not the original was drained since
  *     size differs                          refused; clean: accepted
@@ -18,6 +18,8 @@
  *     the table knows the file              refused if data waits and it was marked: another
  *                                           file in its place; or if the size differs
  *     the table is empty                    new
+ *     the journal serves a folder           refused if data waits for an image of this name;
+ *                                           else new
  *     anything else                         refused if data waits; clean: accepted
  *
  * What this can't see: bytes that somebody wrote into the image in place while data was
@@ -109,9 +111,9 @@ static enum image_match refuse_copy_of_journal(const struct comparison *c)
     return MATCH_REFUSED;
 }
 
-static enum image_match refuse_epoch(const struct comparison *c)
+static enum image_match refuse_epoch(const struct comparison *c, uint32_t known_epoch)
 {
-    bool journal_is_older = c->mark->epoch > c->jf->sb.epoch;
+    bool journal_is_older = c->mark->epoch > known_epoch;
     const char *why = journal_is_older && c->jf->slots_valid == 1
                           ? "one of its superblocks is damaged."
                           : "was it restored from a copy?";
@@ -123,7 +125,7 @@ static enum image_match refuse_epoch(const struct comparison *c)
                  journal_is_older ? c->jf->storage->name : c->image->name,
                  journal_is_older ? "image" : "journal",
                  journal_is_older ? c->image->name : c->jf->storage->name, c->mark->epoch,
-                 c->jf->sb.epoch, why, ways_out(c, ways));
+                 known_epoch, why, ways_out(c, ways));
     return MATCH_REFUSED;
 }
 
@@ -173,12 +175,13 @@ static enum image_match refuse_unmarked(const struct comparison *c)
     return MATCH_REFUSED;
 }
 
-static enum image_match refuse_not_known(const struct comparison *c)
+static enum image_match refuse_not_known(const struct comparison *c,
+                                         const struct image_entry *other)
 {
     char there[WORDS_BYTES], here[WORDS_BYTES], ways[WAYS_BYTES];
 
     report_error("data waits in journal %s for another image (%s%s) than %s (%s).  %s",
-                 c->jf->storage->name, entry_words(&c->jf->sb.images[0], there),
+                 c->jf->storage->name, entry_words(other, there),
                  c->jf->sb.image_count > 1 ? ", and more" : "", c->image->name,
                  entry_words(c->now, here), ways_out(c, ways));
     return MATCH_REFUSED;
@@ -269,12 +272,35 @@ static bool journal_is_copy(const struct comparison *c)
     return is_copy;
 }
 
-/* attach.h, "Order". */
-static bool epoch_fits(const struct comparison *c)
+/* attach.h, "Order".  known: what the journal says about the image's mark. */
+static bool epoch_fits(const struct comparison *c, uint32_t known)
 {
     uint32_t mark = c->mark->epoch, super = c->jf->sb.epoch;
 
-    return mark == 0 || mark == super || (c->mark->is_opening && mark - 1 == super);
+    if (mark == 0 || mark == known)
+        return true;
+    return c->mark->is_opening && mark > known && mark - 1 <= super;
+}
+
+/* May data wait for this image?  Without a folder there is one, and the ring is asked. */
+static bool waits(const struct comparison *c, const struct image_entry *entry)
+{
+    return !c->clean && (!c->jf->serves_folder || (entry->flags & IMAGE_FLAG_PENDING) != 0);
+}
+
+/* The file's own name: the folder may have been moved. */
+static const struct image_entry *find_name(const struct superblock *sb,
+                                           const struct image_entry *now)
+{
+    const char *slash = strrchr(now->name, '/');
+    const char *name = slash != NULL ? slash + 1 : now->name;
+
+    for (uint32_t i = 0; i < sb->image_count; i++) {
+        slash = strrchr(sb->images[i].name, '/');
+        if (strcmp(slash != NULL ? slash + 1 : sb->images[i].name, name) == 0)
+            return &sb->images[i];
+    }
+    return NULL;
 }
 
 static enum image_match compare_marked(const struct comparison *c,
@@ -282,19 +308,21 @@ static enum image_match compare_marked(const struct comparison *c,
 {
     const struct superblock *sb = &c->jf->sb;
     const struct image_entry *entry;
+    uint32_t known_epoch;
 
     if (memcmp(c->mark->journal_uuid, sb->uuid, FORMAT_UUID_BYTES) != 0)
         return refuse_foreign(c);
     if (journal_is_copy(c))
         return refuse_copy_of_journal(c);
-    if (!epoch_fits(c))
-        return refuse_epoch(c);
     entry = find_uuid(sb, c->mark->image_uuid);
+    known_epoch = entry != NULL && entry->mark_epoch != 0 ? entry->mark_epoch : sb->epoch;
+    if (!epoch_fits(c, known_epoch))
+        return refuse_epoch(c, known_epoch);
     if (entry == NULL)
-        return sb->image_count == 0 ? MATCH_NEW : refuse_unknown(c);
+        return sb->image_count == 0 || c->mark->is_opening ? MATCH_NEW : refuse_unknown(c);
     if (!same_object(entry, c->now, true))
         return refuse_other_file(c, entry);
-    if (entry->size != c->now->size && !c->clean)
+    if (entry->size != c->now->size && waits(c, entry))
         return refuse_size(c, entry);
     *known = entry;
     return entry->size == c->now->size ? MATCH_KNOWN : MATCH_CLEAN;
@@ -307,17 +335,21 @@ static enum image_match compare_unmarked(const struct comparison *c,
     const struct image_entry *entry = find_object(sb, c->now);
 
     if (entry != NULL) {
-        if (!c->clean && (entry->flags & IMAGE_FLAG_MARKED) != 0)
+        if (waits(c, entry) && (entry->flags & IMAGE_FLAG_MARKED) != 0)
             return refuse_unmarked(c);
-        if (!c->clean && entry->size != c->now->size)
+        if (waits(c, entry) && entry->size != c->now->size)
             return refuse_size(c, entry);
         *known = entry;
         return entry->size == c->now->size ? MATCH_KNOWN : MATCH_CLEAN;
     }
     if (sb->image_count == 0)
         return MATCH_NEW;
+    if (c->jf->serves_folder) {
+        entry = find_name(sb, c->now);
+        return entry != NULL && waits(c, entry) ? refuse_not_known(c, entry) : MATCH_NEW;
+    }
     if (!c->clean)
-        return refuse_not_known(c);
+        return refuse_not_known(c, &sb->images[0]);
     if (sb->image_count > 1)
         return MATCH_NEW;
     *known = &sb->images[0];

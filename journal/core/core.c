@@ -108,6 +108,22 @@ const struct image_entry *core_image_entry(const struct core_image *image)
     return &image->entry;
 }
 
+struct core_image *core_image_next(struct core *c, struct core_image *image)
+{
+    return image == NULL ? TAILQ_FIRST(&c->images) : TAILQ_NEXT(image, link);
+}
+
+bool core_image_is_home(const struct core *c, const struct core_image *image)
+{
+    const struct append *a;
+
+    TAILQ_FOREACH (a, &c->inflight, link) {
+        if (a->image == image)
+            return false;
+    }
+    return map_empty(&image->map) && c->checkpoint.phase == CHECKPOINT_IDLE;
+}
+
 struct core_image *core_image_add(struct core *c, const struct image_entry *entry, int *error)
 {
     struct core_image *image;
@@ -132,6 +148,16 @@ struct core_image *core_image_add(struct core *c, const struct image_entry *entr
     }
     c->sb.next_image_id++;
     return image;
+}
+
+bool core_image_reuse(struct core *c, struct core_image *image, const struct image_entry *entry)
+{
+    if ((image->entry.flags & IMAGE_FLAG_PENDING) || !map_empty(&image->map) ||
+        image->published_lsn != 0 || image->copied)
+        return false;
+    image->entry = *entry;
+    image->entry.id = c->sb.next_image_id++;
+    return true;
 }
 
 void core_image_drop(struct core *c, struct core_image *image)

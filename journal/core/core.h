@@ -54,11 +54,19 @@ struct core_image *core_image_find(struct core *c, uint32_t id);
  * usually). NULL with *error set: -ENOSPC (table full), -ENOMEM. */
 struct core_image *core_image_add(struct core *c, const struct image_entry *entry, int *error);
 
+/* Gives the place of an image that has no record in the ring to another one, with a new id.
+ * False: it may have one. */
+bool core_image_reuse(struct core *c, struct core_image *image, const struct image_entry *entry);
+
 /* Drops an image and every version of it from the map and the table (nbdjournal forget).  Its
  * records in the ring are skipped by recovery from then on, because the table no longer knows
  * the id. */
 void core_image_drop(struct core *c, struct core_image *image);
 const struct image_entry *core_image_entry(const struct core_image *image);
+/* One after the other; NULL before the first and behind the last. */
+struct core_image *core_image_next(struct core *c, struct core_image *image);
+/* Nothing waits for it: all of its changes are in the image, and durable there. */
+bool core_image_is_home(const struct core *c, const struct core_image *image);
 
 /* ---- superblock writes ---- */
 

@@ -23,6 +23,7 @@ struct change {
     uint64_t offset, length;
     const void *payload; /* WRITE */
     const struct engine_client *who;
+    struct engine_disk *disk;
     uint64_t payload_sum;
 };
 
@@ -31,7 +32,9 @@ static int try_admit_locked(struct engine *e, struct append *a,
 {
     if (e->life != ENGINE_ACTIVE)
         return e->life == ENGINE_STOPPING ? -ESHUTDOWN : -EROFS;
-    return core_append_admit(e->core, a, e->core_image, change->kind,
+    if (!change->disk->writable)
+        return -EROFS;
+    return core_append_admit(e->core, a, change->disk->image, change->kind,
                              change->fua ? RECORD_FLAG_FUA : 0, change->offset, change->length,
                              change->payload_sum, clock_wall_us());
 }
@@ -134,8 +137,9 @@ static void submit(struct engine *e) EXCLUDES_LOCK
 }
 
 /* One record; length is at most the atomic maximum for a WRITE (P3). */
-static int change_once(struct engine *e, const struct change *change)
+static int change_once(const struct change *change)
 {
+    struct engine *e = change->disk->engine;
     struct append a = {.state = APPEND_IDLE};
     int r;
 
@@ -149,11 +153,11 @@ static int change_once(struct engine *e, const struct change *change)
     return r;
 }
 
-int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t offset, bool fua,
+int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset, bool fua,
                  const struct engine_client *who)
 {
     const uint8_t *bytes = buf;
-    uint32_t atomic_max = e->atomic_max;
+    uint32_t atomic_max = d->engine->atomic_max;
     int r = 0;
 
     /* A part that is larger than a record may be: in order, only the last one needs to wait for
@@ -166,10 +170,11 @@ int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t off
             .offset = offset,
             .length = part,
             .payload = bytes,
-            .payload_sum = format_sum(e->seed, bytes, part),
+            .payload_sum = format_sum(d->engine->seed, bytes, part),
             .who = who,
+            .disk = d,
         };
-        r = change_once(e, &change);
+        r = change_once(&change);
         bytes += part;
         offset += part;
         count -= part;
@@ -177,7 +182,7 @@ int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t off
     return r;
 }
 
-int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim, bool fua,
+int engine_zero(struct engine_disk *d, uint32_t count, uint64_t offset, bool may_trim, bool fua,
                 const struct engine_client *who)
 {
     struct change change = {
@@ -186,13 +191,14 @@ int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim
         .offset = offset,
         .length = count,
         .who = who,
+        .disk = d,
     };
 
-    return count == 0 ? 0 : change_once(e, &change);
+    return count == 0 ? 0 : change_once(&change);
 }
 
-int engine_trim(struct engine *e, uint32_t count, uint64_t offset, bool fua,
+int engine_trim(struct engine_disk *d, uint32_t count, uint64_t offset, bool fua,
                 const struct engine_client *who)
 {
-    return engine_zero(e, count, offset, true, fua, who);
+    return engine_zero(d, count, offset, true, fua, who);
 }

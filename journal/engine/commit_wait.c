@@ -311,8 +311,9 @@ static int flush_recovered_locked(struct engine *e) REQUIRES_LOCK
     return r;
 }
 
-int engine_flush(struct engine *e, const struct engine_client *who)
+int engine_flush(struct engine_disk *d, const struct engine_client *who)
 {
+    struct engine *e = d->engine;
     uint64_t target;
     LOCK_SCOPE(&e->lock);
 
@@ -322,7 +323,7 @@ int engine_flush(struct engine *e, const struct engine_client *who)
     if (e->life == ENGINE_INERT)
         return flush_recovered_locked(e);
     /* P1: everything that was answered before this flush came. */
-    target = core_flush_target(e->core, e->core_image);
+    target = core_flush_target(e->core, d->image);
     if (target == 0) {
         e->empty_flushes++;
         return 0;

@@ -9,6 +9,8 @@
  *   durable     a commit ended: followers look at the durable lsn and one of them may lead
  *   space       ring space was freed, or waiting makes no sense any more
  *   work        the writeback thread has something to do
+ *   disks_free  nobody attaches or detaches a disk (serve_disk.c)
+ *   super_free  no superblock is being written
  *
  * Threads: the caller's (nbdkit's) do admission, copying, commits (leader/follower: the
  * flushing thread itself leads, DESIGN 4) and reads; the writeback thread runs checkpoints and
@@ -18,11 +20,14 @@
 #ifndef JOURNAL_ENGINE_H
 #define JOURNAL_ENGINE_H
 
+#include <limits.h>
+
 #include "attach.h"
 #include "batch.h"
 #include "core.h"
 
 struct engine;
+struct engine_disk; /* one of its images */
 
 enum engine_recover {
     /* yes, unless answered writes may be lost: then a person must say yes */
@@ -33,8 +38,9 @@ enum engine_recover {
 };
 
 struct engine_config {
-    const char *image_path;
-    const char *journal_path; /* NULL: image_path + ".journal" */
+    const char *image_path;   /* one image, or */
+    const char *dir_path;     /* all of a folder */
+    const char *journal_path; /* NULL: image_path + ".journal", dir_path + "/.journal" */
     uint64_t journal_size;    /* for a missing journal; 0: default */
     enum engine_recover recover;
     double commit_interval_s;  /* > 0 */
@@ -57,15 +63,28 @@ int engine_open_storages(struct engine **out, const struct engine_config *config
 /* Starts the threads (nbdkit's after_fork). */
 int engine_start(struct engine *e);
 
-/* Before the first writable client (nbdkit's open with readonly false); cheap when already
- * done; thread-safe.  Barrier, mark on the image, superblock with the new epoch, EPOCH record.
- * -EROFS if image or journal were opened read-only. */
-int engine_activate(struct engine *e);
+/* A client comes (nbdkit's open).  The disk of this name: file= has one, by any name; dir= has
+ * one for each image in the folder, and "" is the only one.  Not readonly (and if the disk can be
+ * written): it may be changed from now on: barrier, mark on the image, superblock with the new
+ * epoch or the image's entry, EPOCH record.  Cheap when already done.  Thread-safe.  Reported;
+ * -errno. */
+int engine_disk_open(struct engine *e, const char *name, bool readonly,
+                     struct engine_disk **out);
+void engine_disk_close(struct engine_disk *d); /* once for each engine_disk_open */
 
-uint64_t engine_image_size(const struct engine *e);
-bool engine_read_only(const struct engine *e);
+uint64_t engine_disk_size(const struct engine_disk *d);
+bool engine_disk_read_only(const struct engine_disk *d);
+bool engine_disk_is_rotational(const struct engine_disk *d);
+
+/* dir=: calls `visit` for each image in the folder, in the order of names, until it returns
+ * < 0.  0 or -errno. */
+int engine_visit_images(struct engine *e,
+                        int (*visit)(void *opaque, const char *name, uint64_t bytes),
+                        void *opaque);
+/* The name that a client gets who says none.  False: it has to (dir= with more than one image). */
+bool engine_sole_name(struct engine *e, char name[NAME_MAX + 1]);
+
 uint32_t engine_atomic_max(const struct engine *e);
-bool engine_is_rotational(const struct engine *e);
 
 /* Who asks.  Steers how long a commit waits for company and nothing else: safety never depends
  * on it.  Any numbers: `client` is the same for all connections of a peer (DESIGN 2),
@@ -78,20 +97,20 @@ void engine_disconnect(struct engine *e, const struct engine_client *who);
 
 /* Requests.  Any thread.  0 or -errno (EIO, ENOSPC, EINVAL, EROFS, ENOMEM).  Ranges must be
  * inside the image. */
-int engine_read(struct engine *e, void *buf, uint32_t count, uint64_t offset);
-int engine_write(struct engine *e, const void *buf, uint32_t count, uint64_t offset, bool fua,
+int engine_read(struct engine_disk *d, void *buf, uint32_t count, uint64_t offset);
+int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset, bool fua,
                  const struct engine_client *who);
-int engine_zero(struct engine *e, uint32_t count, uint64_t offset, bool may_trim, bool fua,
+int engine_zero(struct engine_disk *d, uint32_t count, uint64_t offset, bool may_trim, bool fua,
                 const struct engine_client *who);
-int engine_trim(struct engine *e, uint32_t count, uint64_t offset, bool fua,
+int engine_trim(struct engine_disk *d, uint32_t count, uint64_t offset, bool fua,
                 const struct engine_client *who);
-int engine_flush(struct engine *e, const struct engine_client *who);
-int engine_cache(struct engine *e, uint32_t count, uint64_t offset);
+int engine_flush(struct engine_disk *d, const struct engine_client *who);
+int engine_cache(struct engine_disk *d, uint32_t count, uint64_t offset);
 
 enum engine_extent { ENGINE_DATA, ENGINE_HOLE_ZERO, ENGINE_ZERO };
 /* Calls `add` for consecutive merged extents covering [offset, offset+count) (it may stop
  * early by returning 1; <0 is an error). */
-int engine_extents(struct engine *e, uint32_t count, uint64_t offset,
+int engine_extents(struct engine_disk *d, uint32_t count, uint64_t offset,
                    int (*add)(void *opaque, uint64_t offset, uint64_t length,
                               enum engine_extent kind),
                    void *opaque);

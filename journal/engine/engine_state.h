@@ -1,6 +1,7 @@
 /* engine_state: what the files of the engine share.  Nobody else includes it.
  *
- *   serve_open.c    open, compare, recover; close             one thread
+ *   serve_open.c    open, recover; close                      one thread
+ *   serve_disk.c    a disk: attach, compare, detach           nbdkit's threads, writeback
  *   serve_start.c   threads, first writable client            nbdkit's threads
  *   change.c        write, zero, trim: admit, copy, publish   "
  *   commit_wait.c   flush: join a commit or lead one          ", loop, writeback
@@ -20,6 +21,7 @@
 #include "batch.h"
 #include "core.h"
 #include "engine.h"
+#include "folder.h"
 #include "lock.h"
 
 /* Without a request for this long, what waits in the journal goes home to the image.  Long
@@ -43,12 +45,31 @@ struct admission {
     struct condition turn;
 };
 
+/* An image, while its file is open; or one that the checkpoint looks for in vain. */
+struct engine_disk {
+    LIST_ENTRY(engine_disk) link;
+    struct engine *engine;
+    char *name;  /* as export; GUARDED */
+    char *label; /* path, for messages */
+    /* Constant while somebody uses it or a checkpoint runs. */
+    struct storage *storage; /* NULL: not open */
+    struct core_image *image;
+    uint64_t inode;         /* of storage */
+    uint64_t refused_inode; /* of a file that is not the one that the checkpoint looks for */
+    unsigned users GUARDED; /* connections */
+    uint64_t used_ns GUARDED;
+    bool writable GUARDED; /* marked, and its entry is durable: changes may be admitted */
+    int writeback_error GUARDED; /* reported and not yet healed */
+    bool flushed GUARDED;        /* the checkpoint's last step for it was a flush that succeeded */
+};
+
 struct engine {
     /* Constant after engine_open, but for journal.storage, which activation replaces while no
      * request is under way (journal_changing). */
     struct engine_config config; /* without the paths */
     struct journal_file journal; /* storage NULL: a read-only image that has no journal */
-    struct storage *image;
+    char *served; /* for engine_served */
+    struct folder *folder; /* dir=; NULL: one image, which stays attached */
     uint64_t ring_start, ring_bytes;
     uint64_t seed;
     uint64_t
@@ -67,9 +88,14 @@ struct engine {
     struct condition readers;
     struct condition barrier_free;
     struct condition activated;
+    struct condition disks_free; /* nobody attaches or detaches */
+    struct condition super_free; /* no superblock is being written */
 
     struct core *core GUARDED;
-    struct core_image *core_image GUARDED;
+    LIST_HEAD(, engine_disk) disks GUARDED; /* changed by who has taken them */
+    pthread_t disks_owner GUARDED;          /* with disks_depth > 0 */
+    unsigned disks_depth GUARDED;
+    bool super_writing GUARDED; /* one that is no checkpoint's */
     enum engine_life life GUARDED;
     bool journal_changing GUARDED; /* activation replaces journal.storage: no new plans */
     unsigned plans GUARDED;        /* reads under way */
@@ -104,7 +130,6 @@ struct engine {
     struct checkpoint_step *step;
     uint8_t *copy_buffer;
     bool checkpoint_running GUARDED;
-    int writeback_error GUARDED;         /* reported and not yet healed */
     uint64_t writeback_retry_ns GUARDED; /* not before, after an error */
     uint64_t prewrite_ns GUARDED;        /* next piece of the first lap not before */
     uint64_t stop_deadline_ns GUARDED;   /* STOPPING: leave what is left then */
@@ -122,6 +147,34 @@ static inline uint64_t engine_file_offset(const struct engine *e, uint64_t posit
 /* The only way from state to state.  serve_start.c */
 void engine_move_locked(struct engine *e, enum engine_life from,
                         enum engine_life to) REQUIRES_LOCK;
+
+/* What errors and lines of information call what is served: "image X", "the images in DIR". */
+const char *engine_served(const struct engine *e);
+
+/* ---- serve_disk.c ---- */
+
+/* Attaching, marking and detaching is one thread's work at a time.  May be nested. */
+void engine_disks_take_locked(struct engine *e) REQUIRES_LOCK;
+void engine_disks_give_locked(struct engine *e) REQUIRES_LOCK;
+/* In the list; NULL: no memory.  Freed by engine_close or when it is idle. */
+struct engine_disk *engine_disk_new_locked(struct engine *e, const char *name,
+                                           const char *label) REQUIRES_LOCK;
+void engine_disk_free(struct engine_disk *d); /* of no list any more */
+/* Compares, and makes it known to the core.  On success the storage is the disk's.  Reported.
+ * Drops the lock meanwhile. */
+int engine_disk_attach_locked(struct engine *e, struct engine_disk *d,
+                              struct storage *storage) REQUIRES_LOCK;
+/* The disk of an image of the table, opened if need be.  -errno: its file can't be had; *out is
+ * the disk even then, if there is memory.  -ENOENT is not reported.  Drops the lock meanwhile. */
+int engine_disk_of_image_locked(struct engine *e, struct core_image *image,
+                                struct engine_disk **out) REQUIRES_LOCK;
+/* Closes idle ones that are too many.  Drops the lock meanwhile. */
+void engine_disks_trim_locked(struct engine *e) REQUIRES_LOCK;
+int engine_random_uuid(uint8_t uuid[FORMAT_UUID_BYTES]);
+
+/* Before the first writable client of this disk; the first of all activates the engine.
+ * serve_start.c */
+int engine_disk_writable_locked(struct engine_disk *d) REQUIRES_LOCK;
 
 /* Tells the sleepers what has changed in the core.  To be called after every call into the core
  * that publishes, frees space, or aborts.  commit_wait.c */

@@ -1,4 +1,5 @@
-/* serve_open: what happens before the first client: open, lock, compare, recover.
+/* serve_open: what happens before the first client: open, lock, compare, recover.  The images of
+ * a folder are opened and compared when they are needed (serve_disk.c).
  *
  * Nothing is modified here, but for a missing journal, which is created: an image that is
  * served read-only (known only when a client connects) and everything that is refused stay as
@@ -13,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine_state.h"
 #include "report.h"
@@ -37,13 +38,13 @@ static int refuse_without_journal(struct storage *image, const char *path,
     return -EINVAL;
 }
 
-static int create_missing(const struct engine_config *config, struct storage *image,
+static int create_missing(const struct engine_config *config, uint64_t image_bytes,
                           const char *path)
 {
     uint64_t size = config->journal_size;
 
     if (size == 0)
-        size = journal_default_size(image->size);
+        size = journal_default_size(image_bytes);
     if (size < FORMAT_JOURNAL_MIN) {
         report_error(
             "journal-size is %" PRIu64 " bytes, but a journal has at least %" PRIu64
@@ -104,63 +105,48 @@ static int open_or_create_journal(const struct engine_config *config, struct sto
                     image->name);
         return 0;
     }
-    r = create_missing(config, image, path);
+    r = create_missing(config, image->size, path);
     return r < 0 ? r : journal_open(jf, path, ATTACH_SERVE);
 }
 
-/* ---- does it belong together ---- */
-
-static int random_uuid(uint8_t uuid[FORMAT_UUID_BYTES])
+static int add_size(void *opaque, const char *name, uint64_t bytes)
 {
-    ssize_t n;
+    uint64_t *sum = opaque;
 
-    do
-        n = getrandom(uuid, FORMAT_UUID_BYTES, 0);
-    while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)FORMAT_UUID_BYTES) {
-        report_error("no random bytes for a UUID: %s", strerror(n < 0 ? errno : EIO));
-        return -EIO;
-    }
+    (void)name;
+    *sum = *sum + bytes < *sum ? UINT64_MAX : *sum + bytes;
     return 0;
 }
 
-static bool is_zero(const uint8_t uuid[FORMAT_UUID_BYTES])
+/* The same for a folder.  Whether its images are marked for another journal is seen when they are
+ * opened, each on its own. */
+static int open_or_create_folder_journal(struct engine *e, const struct engine_config *config,
+                                         const char *path)
 {
-    static const uint8_t zero[FORMAT_UUID_BYTES];
-
-    return memcmp(uuid, zero, FORMAT_UUID_BYTES) == 0;
-}
-
-/* Finds the image in the journal's table, and tells what to enter there at activation. */
-static int compare(struct engine *e, struct image_entry *entry)
-{
-    const struct journal_file *jf = &e->journal;
-    const struct image_entry *known = NULL;
-    struct image_mark mark;
+    uint64_t sum = 0;
     int r;
 
-    r = image_identify(e->image, entry);
-    if (r < 0)
+    if (access(path, F_OK) == 0)
+        return journal_open(&e->journal, path, ATTACH_SERVE);
+    if (errno != ENOENT) {
+        r = -errno;
+        report_error("journal %s: %s", path, strerror(-r));
         return r;
-    if (jf->storage == NULL)
-        return random_uuid(entry->uuid);
-    r = image_mark_read(e->image, &mark);
-    if (r < 0)
-        return r;
-    switch (
-        image_compare(jf, jf->sb.state & SUPER_STATE_CLEAN, e->image, &mark, entry, &known)) {
-    case MATCH_REFUSED:
-        return -EINVAL;
-    case MATCH_NEW:
-        /* Keeps the uuid of a mark that names this journal. */
-        return is_zero(entry->uuid) ? random_uuid(entry->uuid) : 0;
-    case MATCH_KNOWN:
-    case MATCH_CLEAN:
-        memcpy(entry->uuid, known->uuid, FORMAT_UUID_BYTES);
-        entry->flags = known->flags;
-        break;
     }
-    return 0;
+    if (config->recover == ENGINE_RECOVER_ONLY_CHECK) {
+        report_info("journal %s does not exist: nothing to recover", path);
+        return -ECANCELED;
+    }
+    if (config->journal_path == NULL && access(config->dir_path, W_OK) != 0) {
+        report_info("folder %s is read-only and has no journal: its images are served as they "
+                    "are",
+                    config->dir_path);
+        return 0;
+    }
+    r = folder_visit(e->folder, add_size, &sum);
+    if (r == 0)
+        r = create_missing(config, sum, path);
+    return r < 0 ? r : journal_open(&e->journal, path, ATTACH_SERVE);
 }
 
 /* ---- recovery ---- */
@@ -275,9 +261,11 @@ static int recover(struct engine *e) LOCK_UNCHECKED
     report_found(e, &found);
     if (found.records > 0 && e->config.recover == ENGINE_RECOVER_NO) {
         report_error(
-            "journal %s holds changes that image %s does not have yet, and recover=no: "
-            "start with recover=yes, or run `nbdjournal replay %s %s`",
-            jf->storage->name, e->image->name, jf->storage->name, e->image->name);
+            "journal %s holds changes that %s do%s not have yet, and recover=no: start with "
+            "recover=yes, or run `nbdjournal replay %s%s%s`",
+            jf->storage->name, engine_served(e), e->folder == NULL ? "es" : "",
+            jf->storage->name, e->folder == NULL ? " " : "",
+            e->folder == NULL ? LIST_FIRST(&e->disks)->label : "");
         return -EINVAL;
     }
     return 0;
@@ -302,63 +290,76 @@ static void report_other_size(const struct engine *e)
 static int describe_no_journal(struct superblock *sb)
 {
     uint8_t uuid[FORMAT_UUID_BYTES];
-    int r = random_uuid(uuid);
+    int r = engine_random_uuid(uuid);
 
     if (r == 0)
         format_super_init(sb, uuid, FORMAT_JOURNAL_MIN, clock_wall_us());
     return r;
 }
 
-static int build(struct engine *e) LOCK_UNCHECKED
+static int create_parts(struct engine *e) LOCK_UNCHECKED
 {
-    struct superblock *sb = &e->journal.sb;
-    struct image_entry entry;
-    int r, error = 0;
+    int r = batch_create(&e->batch, &e->config.batch);
 
-    if (e->journal.storage == NULL) {
-        r = describe_no_journal(sb);
-        if (r < 0)
-            return r;
-    }
-    e->read_only =
-        e->image->read_only || e->journal.storage == NULL || e->journal.storage->read_only;
-    e->ring_start = sb->ring_start;
-    e->ring_bytes = sb->ring_bytes;
-    e->seed = format_seed(sb->uuid);
-    report_other_size(e);
-    r = compare(e, &entry);
-    if (r < 0)
-        return r;
-
-    r = batch_create(&e->batch, &e->config.batch);
-    if (r < 0) {
-        if (r == -EINVAL)
-            report_error("batch=%s, min-batch-time, max-batch-time: no such policy, or times "
-                         "out of range",
-                         e->config.batch.policy != NULL ? e->config.batch.policy : "");
-        return r;
-    }
-    r = core_create(&e->core, sb, e->config.memory_bytes);
+    if (r == -EINVAL)
+        report_error("batch=%s, min-batch-time, max-batch-time: no such policy, or times "
+                     "out of range",
+                     e->config.batch.policy != NULL ? e->config.batch.policy : "");
+    if (r == 0)
+        r = core_create(&e->core, &e->journal.sb, e->config.memory_bytes);
     if (r < 0)
         return r;
     e->atomic_max = core_atomic_max(e->core);
-    r = recover(e);
-    if (r < 0)
-        return r;
-    e->core_image = core_image_add(e->core, &entry, &error);
-    if (e->core_image == NULL) {
-        report_error("journal %s: no room for image %s: %s",
-                     e->journal.storage != NULL ? e->journal.storage->name : "(none)",
-                     e->image->name, strerror(-error));
-        return error;
-    }
-    e->recovered_durable = e->journal.storage == NULL;
-    e->announced_published = core_published_lsn(e->core);
-    e->announced_space = core_space_generation(e->core);
     /* A checkpoint allocates nothing when it runs. */
     e->step = malloc(sizeof(*e->step));
     e->copy_buffer = malloc(CHECKPOINT_BYTES);
     return e->step == NULL || e->copy_buffer == NULL ? -ENOMEM : 0;
+}
+
+/* The one image of file=.  Taken over. */
+static int attach_image(struct engine *e, struct storage *image)
+{
+    struct engine_disk *d;
+    int r;
+    LOCK_SCOPE(&e->lock);
+
+    d = engine_disk_new_locked(e, "", image->name);
+    r = d != NULL ? engine_disk_attach_locked(e, d, image) : -ENOMEM;
+    if (r < 0)
+        storage_close(image);
+    return r;
+}
+
+/* image: NULL with dir=; taken over. */
+static int build(struct engine *e, struct storage *image) LOCK_UNCHECKED
+{
+    struct superblock *sb = &e->journal.sb;
+    int r = 0;
+
+    if (e->journal.storage == NULL)
+        r = describe_no_journal(sb);
+    e->read_only = (image != NULL && image->read_only) || e->journal.storage == NULL ||
+                   e->journal.storage->read_only;
+    e->journal.serves_folder = e->folder != NULL;
+    if (r == 0) {
+        e->ring_start = sb->ring_start;
+        e->ring_bytes = sb->ring_bytes;
+        e->seed = format_seed(sb->uuid);
+        report_other_size(e);
+        r = create_parts(e);
+    }
+    if (r == 0 && image != NULL)
+        r = attach_image(e, image);
+    else
+        storage_close(image);
+    if (r == 0)
+        r = recover(e);
+    if (r < 0)
+        return r;
+    e->recovered_durable = e->journal.storage == NULL;
+    e->announced_published = core_published_lsn(e->core);
+    e->announced_space = core_space_generation(e->core);
+    return 0;
 }
 
 static struct engine *engine_new(const struct engine_config *config)
@@ -368,7 +369,10 @@ static struct engine *engine_new(const struct engine_config *config)
     if (e == NULL)
         return NULL;
     e->config = *config;
-    e->config.image_path = e->config.journal_path = NULL; /* the caller's, maybe gone soon */
+    /* The caller's, maybe gone soon. */
+    e->config.image_path = e->config.dir_path = e->config.journal_path = NULL;
+    LIST_INIT(&e->disks);
+    TAILQ_INIT(&e->admissions);
     lock_init(&e->lock);
     condition_init(&e->published);
     condition_init(&e->durable[0]);
@@ -378,19 +382,21 @@ static struct engine *engine_new(const struct engine_config *config)
     condition_init(&e->readers);
     condition_init(&e->barrier_free);
     condition_init(&e->activated);
+    condition_init(&e->disks_free);
+    condition_init(&e->super_free);
     return e;
 }
 
-static int finish_open(struct engine *e, struct engine **out) LOCK_UNCHECKED
+static int finish_open(struct engine *e, struct storage *image,
+                       struct engine **out) LOCK_UNCHECKED
 {
-    int r;
+    int r = build(e, image);
 
-    TAILQ_INIT(&e->admissions);
-    r = build(e);
     if (r == -ENOMEM && e->core == NULL)
         report_error("not enough memory to open journal and image");
     if (r == 0 && e->config.recover == ENGINE_RECOVER_ONLY_CHECK) {
-        report_info("image %s and its journal are in order", e->image->name);
+        report_info("%s and %s journal are in order", engine_served(e),
+                    e->folder == NULL ? "its" : "their");
         r = -ECANCELED;
     }
     if (r < 0) {
@@ -401,40 +407,77 @@ static int finish_open(struct engine *e, struct engine **out) LOCK_UNCHECKED
     return 0;
 }
 
+static int open_image(struct engine *e, const struct engine_config *config,
+                      struct storage **image)
+{
+    char *default_path = NULL;
+    const char *path = config->journal_path;
+    int r = storage_open_file(image, config->image_path, "image", false, true, true);
+
+    if (r < 0)
+        return r;
+    if (path == NULL && (*image)->is_block) {
+        report_error(
+            "image %s is a block device: say where its journal is, journal=PATH (beside "
+            "it in /dev a file would be gone after a power cut)",
+            (*image)->name);
+        r = -EINVAL;
+    } else if (path == NULL && asprintf(&default_path, "%s.journal", config->image_path) < 0) {
+        default_path = NULL;
+        r = -ENOMEM;
+    }
+    if (r == 0)
+        r = open_or_create_journal(config, *image, path != NULL ? path : default_path,
+                                   &e->journal);
+    free(default_path);
+    if (r < 0)
+        storage_close(*image);
+    return r;
+}
+
+static int open_folder(struct engine *e, const struct engine_config *config)
+{
+    char *default_path = NULL;
+    const char *path = config->journal_path;
+    int r = folder_open(&e->folder, config->dir_path);
+
+    if (r == 0)
+        r = asprintf(&e->served, "the images in %s", config->dir_path) < 0 ? -ENOMEM : 0;
+    if (r == 0 && path == NULL && asprintf(&default_path, "%s/.journal", config->dir_path) < 0) {
+        default_path = NULL;
+        r = -ENOMEM;
+    }
+    if (r == 0)
+        r = open_or_create_folder_journal(e, config, path != NULL ? path : default_path);
+    free(default_path);
+    return r;
+}
+
+static int name_image(struct engine *e, const struct storage *image)
+{
+    if (asprintf(&e->served, "image %s", image->name) >= 0)
+        return 0;
+    e->served = NULL;
+    return -ENOMEM;
+}
+
 int engine_open(struct engine **out, const struct engine_config *config)
 {
     struct engine *e = engine_new(config);
-    char *default_path = NULL;
-    const char *path = config->journal_path;
+    struct storage *image = NULL;
     int r;
 
     if (e == NULL)
         return -ENOMEM;
-    r = storage_open_file(&e->image, config->image_path, "image", false, true, true);
-    if (r < 0)
-        goto err;
-    if (path == NULL && e->image->is_block) {
-        report_error(
-            "image %s is a block device: say where its journal is, journal=PATH (beside "
-            "it in /dev a file would be gone after a power cut)",
-            e->image->name);
-        r = -EINVAL;
-        goto err;
+    if (config->dir_path != NULL) {
+        r = open_folder(e, config);
+    } else {
+        r = open_image(e, config, &image);
+        if (r == 0 && (r = name_image(e, image)) < 0)
+            storage_close(image);
     }
-    if (path == NULL) {
-        r = -ENOMEM;
-        if (asprintf(&default_path, "%s.journal", config->image_path) < 0)
-            goto err;
-        path = default_path;
-    }
-    r = open_or_create_journal(config, e->image, path, &e->journal);
-    if (r < 0)
-        goto err;
-    free(default_path);
-    return finish_open(e, out);
-
-err:
-    free(default_path);
+    if (r == 0)
+        return finish_open(e, image, out);
     engine_close(e);
     return r;
 }
@@ -443,24 +486,23 @@ int engine_open_storages(struct engine **out, const struct engine_config *config
                          struct storage *journal, struct storage *image)
 {
     struct engine *e = engine_new(config);
-    int r;
+    int r = e != NULL ? name_image(e, image) : -ENOMEM;
 
-    if (e == NULL) {
+    if (r < 0)
         storage_close(journal);
-        storage_close(image);
-        return -ENOMEM;
-    }
-    e->image = image;
-    r = journal_open_storage(&e->journal, journal, ATTACH_SERVE);
-    if (r < 0) {
-        engine_close(e);
-        return r;
-    }
-    return finish_open(e, out);
+    else
+        r = journal_open_storage(&e->journal, journal, ATTACH_SERVE);
+    if (r == 0)
+        return finish_open(e, image, out);
+    storage_close(image);
+    engine_close(e);
+    return r;
 }
 
 void engine_close(struct engine *e) LOCK_UNCHECKED
 {
+    struct engine_disk *d;
+
     if (e == NULL)
         return;
     engine_threads_end(e);
@@ -471,7 +513,12 @@ void engine_close(struct engine *e) LOCK_UNCHECKED
     batch_destroy(e->batch);
     if (e->journal.storage != NULL)
         journal_close(&e->journal);
-    storage_close(e->image);
+    while ((d = LIST_FIRST(&e->disks)) != NULL) {
+        LIST_REMOVE(d, link);
+        engine_disk_free(d);
+    }
+    folder_close(e->folder);
+    free(e->served);
     condition_destroy(&e->published);
     condition_destroy(&e->durable[0]);
     condition_destroy(&e->durable[1]);
@@ -480,26 +527,18 @@ void engine_close(struct engine *e) LOCK_UNCHECKED
     condition_destroy(&e->readers);
     condition_destroy(&e->barrier_free);
     condition_destroy(&e->activated);
+    condition_destroy(&e->disks_free);
+    condition_destroy(&e->super_free);
     lock_destroy(&e->lock);
     free(e);
 }
 
-uint64_t engine_image_size(const struct engine *e)
+const char *engine_served(const struct engine *e)
 {
-    return e->image->size;
-}
-
-bool engine_read_only(const struct engine *e)
-{
-    return e->read_only;
+    return e->served;
 }
 
 uint32_t engine_atomic_max(const struct engine *e)
 {
     return e->atomic_max;
-}
-
-bool engine_is_rotational(const struct engine *e)
-{
-    return e->image->is_rotational;
 }

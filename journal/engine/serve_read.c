@@ -11,23 +11,25 @@
 #include "engine_state.h"
 #include "report.h"
 
-static int plan_begin(struct engine *e, uint64_t offset, uint64_t count,
+static int plan_begin(struct engine_disk *d, uint64_t offset, uint64_t count,
                       struct read_plan *plan) EXCLUDES_LOCK
 {
+    struct engine *e = d->engine;
     int r;
     LOCK_SCOPE(&e->lock);
 
     engine_touch_locked(e);
     while (e->journal_changing)
         condition_wait(&e->activated, &e->lock);
-    r = core_read_begin(e->core, e->core_image, offset, count, plan);
+    r = core_read_begin(e->core, d->image, offset, count, plan);
     if (r == 0)
         e->plans++;
     return r;
 }
 
-static void plan_end(struct engine *e, struct read_plan *plan) EXCLUDES_LOCK
+static void plan_end(struct engine_disk *d, struct read_plan *plan) EXCLUDES_LOCK
 {
+    struct engine *e = d->engine;
     LOCK_SCOPE(&e->lock);
 
     core_read_end(e->core, plan);
@@ -40,9 +42,10 @@ static void plan_end(struct engine *e, struct read_plan *plan) EXCLUDES_LOCK
     engine_announce_locked(e);
 }
 
-static int segment_read(struct engine *e, const struct read_segment *segment, uint8_t *buf)
+static int segment_read(struct engine_disk *d, const struct read_segment *segment, uint8_t *buf)
 {
-    struct storage *from = e->image;
+    struct engine *e = d->engine;
+    struct storage *from = d->storage;
     uint64_t offset = segment->offset;
     int r;
 
@@ -61,13 +64,13 @@ static int segment_read(struct engine *e, const struct read_segment *segment, ui
     r = storage_read(from, buf, segment->length, offset);
     if (r < 0) {
         report_error("%s %s: read of %" PRIu64 " bytes at %" PRIu64 " failed: %s",
-                     from == e->image ? "image" : "journal", from->name, segment->length,
+                     from == d->storage ? "image" : "journal", from->name, segment->length,
                      offset, strerror(-r));
     }
     return r;
 }
 
-int engine_read(struct engine *e, void *buf, uint32_t count, uint64_t offset)
+int engine_read(struct engine_disk *d, void *buf, uint32_t count, uint64_t offset)
 {
     struct read_plan plan;
     uint8_t *bytes = buf;
@@ -75,37 +78,38 @@ int engine_read(struct engine *e, void *buf, uint32_t count, uint64_t offset)
 
     if (count == 0)
         return 0;
-    r = plan_begin(e, offset, count, &plan);
+    r = plan_begin(d, offset, count, &plan);
     if (r < 0)
         return r;
     for (size_t i = 0; i < plan.count && r == 0; i++) {
-        r = segment_read(e, &plan.segments[i], bytes);
+        r = segment_read(d, &plan.segments[i], bytes);
         bytes += plan.segments[i].length;
     }
-    plan_end(e, &plan);
+    plan_end(d, &plan);
     return r;
 }
 
-int engine_cache(struct engine *e, uint32_t count, uint64_t offset)
+int engine_cache(struct engine_disk *d, uint32_t count, uint64_t offset)
 {
     struct read_plan plan;
     int r;
 
     if (count == 0)
         return 0;
-    r = plan_begin(e, offset, count, &plan);
+    r = plan_begin(d, offset, count, &plan);
     if (r < 0)
         return r;
     for (size_t i = 0; i < plan.count; i++) {
         const struct read_segment *segment = &plan.segments[i];
 
         if (segment->source == READ_IMAGE)
-            storage_read_ahead(e->image, segment->offset, segment->length);
+            storage_read_ahead(d->storage, segment->offset, segment->length);
         else if (segment->source == READ_JOURNAL)
-            storage_read_ahead(e->journal.storage, engine_file_offset(e, segment->position),
+            storage_read_ahead(d->engine->journal.storage,
+                               engine_file_offset(d->engine, segment->position),
                                segment->length);
     }
-    plan_end(e, &plan);
+    plan_end(d, &plan);
     return 0;
 }
 
@@ -147,7 +151,7 @@ static int merge_add(struct extent_merge *m, uint64_t offset, uint64_t length,
     return r;
 }
 
-static int image_extents(struct engine *e, const struct read_segment *segment,
+static int image_extents(struct engine_disk *d, const struct read_segment *segment,
                          struct extent_merge *m)
 {
     uint64_t offset = segment->offset, end = offset + segment->length;
@@ -157,10 +161,10 @@ static int image_extents(struct engine *e, const struct read_segment *segment,
         enum storage_extent_kind kind;
         uint64_t count;
 
-        r = storage_extent(e->image, offset, &kind, &count);
+        r = storage_extent(d->storage, offset, &kind, &count);
         if (r < 0) {
             report_error("image %s: looking for holes at %" PRIu64 " failed: %s",
-                         e->image->name, offset, strerror(-r));
+                         d->storage->name, offset, strerror(-r));
             return r;
         }
         if (count > end - offset)
@@ -171,11 +175,11 @@ static int image_extents(struct engine *e, const struct read_segment *segment,
     return r;
 }
 
-static int window_extents(struct engine *e, uint64_t offset, uint64_t count,
+static int window_extents(struct engine_disk *d, uint64_t offset, uint64_t count,
                           struct extent_merge *m)
 {
     struct read_plan plan;
-    int r = plan_begin(e, offset, count, &plan);
+    int r = plan_begin(d, offset, count, &plan);
 
     if (r < 0)
         return r;
@@ -184,7 +188,7 @@ static int window_extents(struct engine *e, uint64_t offset, uint64_t count,
 
         switch (segment->source) {
         case READ_IMAGE:
-            r = image_extents(e, segment, m);
+            r = image_extents(d, segment, m);
             break;
         case READ_JOURNAL:
             r = merge_add(m, segment->offset, segment->length, ENGINE_DATA);
@@ -197,11 +201,11 @@ static int window_extents(struct engine *e, uint64_t offset, uint64_t count,
             break;
         }
     }
-    plan_end(e, &plan);
+    plan_end(d, &plan);
     return r;
 }
 
-int engine_extents(struct engine *e, uint32_t count, uint64_t offset,
+int engine_extents(struct engine_disk *d, uint32_t count, uint64_t offset,
                    int (*add)(void *opaque, uint64_t offset, uint64_t length,
                               enum engine_extent kind),
                    void *opaque)
@@ -212,7 +216,7 @@ int engine_extents(struct engine *e, uint32_t count, uint64_t offset,
     while (count > 0 && r == 0) {
         uint32_t window = count < EXTENTS_WINDOW ? count : EXTENTS_WINDOW;
 
-        r = window_extents(e, offset, window, &merge);
+        r = window_extents(d, offset, window, &merge);
         offset += window;
         count -= window;
     }

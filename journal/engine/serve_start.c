@@ -11,7 +11,8 @@
  *   5 the mark again: the epoch is open
  *   6 the EPOCH record; a ring that is too full for it is checkpointed first
  *
- * and only then the client's open is answered.
+ * and only then the client's open is answered.  A disk that is opened for writing later joins the
+ * epoch with 2, a superblock with its entry, and 5.
  */
 #include <assert.h>
 #include <errno.h>
@@ -77,45 +78,44 @@ err:
 
 /* ---- activation ---- */
 
-/* `opening`: before the superblock with the new epoch is durable, else after it. */
-static int write_mark_locked(struct engine *e, bool opening, bool *supported) REQUIRES_LOCK
+/* `opening`: before the superblock with the image's entry is durable, else after it. */
+static int write_mark_locked(struct engine_disk *d, uint32_t epoch, bool opening,
+                             bool *supported) REQUIRES_LOCK
 {
-    struct image_mark mark = {.present = true, .is_opening = opening};
+    struct engine *e = d->engine;
+    struct image_mark mark = {.present = true, .epoch = epoch, .is_opening = opening};
     char *path = realpath(e->journal.storage->name, NULL);
-    struct core_stats stats;
     int r;
 
-    core_stats_get(e->core, &stats);
-    mark.epoch = stats.epoch + opening;
     memcpy(mark.journal_uuid, e->journal.sb.uuid, FORMAT_UUID_BYTES);
-    memcpy(mark.image_uuid, core_image_entry(e->core_image)->uuid, FORMAT_UUID_BYTES);
+    memcpy(mark.image_uuid, core_image_entry(d->image)->uuid, FORMAT_UUID_BYTES);
     snprintf(mark.journal_path, sizeof(mark.journal_path), "%s",
              path != NULL ? path : e->journal.storage->name);
     free(path);
     lock_release(&e->lock);
-    r = image_mark_write(e->image, &mark, supported);
+    r = image_mark_write(d->storage, &mark, supported);
     lock_acquire(&e->lock);
     return r;
 }
 
 /* The image's entry, now with the promise that its identity is checked as long as the ring may
  * hold data of it. */
-static int enter_image_locked(struct engine *e, bool marked) REQUIRES_LOCK
+static int enter_image_locked(struct engine_disk *d, uint32_t epoch, bool marked) REQUIRES_LOCK
 {
-    struct image_entry entry = *core_image_entry(e->core_image);
+    struct engine *e = d->engine;
+    struct image_entry entry = *core_image_entry(d->image);
     struct core_image *image;
     int error = 0;
 
     entry.flags |= IMAGE_FLAG_PENDING;
+    entry.mark_epoch = epoch;
     if (marked)
         entry.flags |= IMAGE_FLAG_MARKED;
     else
         entry.flags &= ~IMAGE_FLAG_MARKED;
     image = core_image_add(e->core, &entry, &error);
-    if (image == NULL)
-        return error;
-    assert(image == e->core_image);
-    return 0;
+    assert(image == d->image); /* it is in the table already */
+    return image == NULL ? error : 0;
 }
 
 /* From here on the newest records are staged, if this machine and the journal can.  The
@@ -183,58 +183,84 @@ static int epoch_record_locked(struct engine *e) REQUIRES_LOCK
 }
 
 /* Steps 1 to 4. */
-static int open_epoch_locked(struct engine *e) REQUIRES_LOCK
+static int open_epoch_locked(struct engine_disk *d) REQUIRES_LOCK
 {
+    struct engine *e = d->engine;
     struct core_stats stats;
     bool marked;
     int r = engine_settle_locked(e);
 
     if (r < 0)
         return r;
-    r = write_mark_locked(e, true, &marked);
+    core_stats_get(e->core, &stats);
+    r = write_mark_locked(d, stats.epoch + 1, true, &marked);
     if (r < 0)
         return r;
-    r = enter_image_locked(e, marked);
-    if (r < 0) {
-        report_error("journal %s: no room for one more image: %s", e->journal.storage->name,
-                     strerror(-r));
+    r = enter_image_locked(d, stats.epoch + 1, marked);
+    if (r < 0)
         return r;
-    }
-    core_stats_get(e->core, &stats);
     r = begin_staging_locked(e, stats.epoch + 1);
     return r < 0 ? r : new_epoch_locked(e);
 }
 
-static int activate_locked(struct engine *e) REQUIRES_LOCK
+/* An image joins the epoch that has begun. */
+static int join_epoch_locked(struct engine_disk *d, uint32_t epoch) REQUIRES_LOCK
 {
+    struct engine *e = d->engine;
+    struct super_plan plan;
+    bool marked;
+    int r = write_mark_locked(d, epoch, true, &marked);
+
+    if (r == 0)
+        r = enter_image_locked(d, epoch, marked);
+    if (r < 0)
+        return r;
+    while ((r = core_super_begin(e->core, clock_wall_us(), &plan)) == -EBUSY)
+        condition_wait(&e->super_free, &e->lock);
+    if (r < 0)
+        return r;
+    e->super_writing = true;
+    r = engine_super_write_locked(e, &plan);
+    core_super_end(e->core, &plan, r);
+    e->super_writing = false;
+    condition_broadcast(&e->super_free);
+    engine_announce_locked(e);
+    return r;
+}
+
+/* Its entry is durable in the superblock, and its mark is of this epoch and complete. */
+static int join_locked(struct engine_disk *d) REQUIRES_LOCK
+{
+    const struct image_entry *entry = core_image_entry(d->image);
+    struct core_stats stats;
     bool marked;
     int r = 0;
 
-    if (!e->epoch_superblock) /* else an earlier attempt came so far */
-        r = open_epoch_locked(e);
-    if (r < 0)
-        return r;
-    r = write_mark_locked(e, false, &marked);
+    core_stats_get(d->engine->core, &stats);
+    if (!(entry->flags & IMAGE_FLAG_PENDING) || entry->mark_epoch != stats.epoch)
+        r = join_epoch_locked(d, stats.epoch);
+    return r < 0 ? r : write_mark_locked(d, stats.epoch, false, &marked);
+}
+
+static int activate_locked(struct engine_disk *d) REQUIRES_LOCK
+{
+    struct engine *e = d->engine;
+    int r = 0;
+
+    if (!e->epoch_superblock) /* else an earlier attempt came so far, maybe with another disk */
+        r = open_epoch_locked(d);
+    if (r == 0)
+        r = join_locked(d);
     return r < 0 ? r : epoch_record_locked(e);
 }
 
-int engine_activate(struct engine *e)
+static int activate_engine_locked(struct engine_disk *d) REQUIRES_LOCK
 {
+    struct engine *e = d->engine;
     int r;
-    LOCK_SCOPE(&e->lock);
 
-    while (e->life == ENGINE_ACTIVATING)
-        condition_wait(&e->activated, &e->lock);
-    if (e->life == ENGINE_ACTIVE)
-        return 0; /* also after an abort: reads go on, writes say what is wrong (P4) */
-    if (e->life == ENGINE_STOPPING)
-        return -ESHUTDOWN;
-    if (e->read_only)
-        return -EROFS;
-    if (core_aborted(e->core))
-        return -EIO;
     engine_move_locked(e, ENGINE_INERT, ENGINE_ACTIVATING);
-    r = activate_locked(e);
+    r = activate_locked(d);
     engine_move_locked(e, ENGINE_ACTIVATING, r == 0 ? ENGINE_ACTIVE : ENGINE_INERT);
     if (r == 0) {
         engine_touch_locked(e);
@@ -242,5 +268,21 @@ int engine_activate(struct engine *e)
         condition_signal(&e->work);
     }
     condition_broadcast(&e->activated);
+    return r;
+}
+
+int engine_disk_writable_locked(struct engine_disk *d)
+{
+    struct engine *e = d->engine;
+    int r;
+
+    assert(e->disks_depth > 0 && !engine_disk_read_only(d));
+    if (d->writable)
+        return 0; /* also after an abort: reads go on, writes say what is wrong (P4) */
+    if (core_aborted(e->core))
+        return -EIO;
+    r = e->life == ENGINE_INERT ? activate_engine_locked(d) : join_locked(d);
+    if (r == 0)
+        d->writable = true;
     return r;
 }

@@ -24,8 +24,8 @@ static bool begin(struct engine *e, uint64_t deadline_ns) EXCLUDES_LOCK
     bool was_active;
     LOCK_SCOPE(&e->lock);
 
-    while (e->life == ENGINE_ACTIVATING)
-        condition_wait(&e->activated, &e->lock);
+    engine_disks_take_locked(e); /* no disk is being opened */
+    engine_disks_give_locked(e);
     if (e->life == ENGINE_STOPPING)
         return false;
     was_active = e->life == ENGINE_ACTIVE;
@@ -97,15 +97,17 @@ static bool drain(struct engine *e)
 static int report_left(struct engine *e)
 {
     struct core_stats stats;
+    bool one = e->folder == NULL;
 
     engine_stats_get(e, &stats);
-    report_info("stopped, not drained: %" PRIu64 " bytes of the journal %s are not in image %s "
-                "yet%s; the next start goes on with them, or `nbdjournal replay %s %s`",
-                stats.used_bytes, e->journal.storage->name, e->image->name,
+    report_info("stopped, not drained: %" PRIu64 " bytes of the journal %s are not in %s "
+                "yet%s; the next start goes on with them, or `nbdjournal replay %s%s%s`",
+                stats.used_bytes, e->journal.storage->name, engine_served(e),
                 stats.aborted            ? " (the journal has failed)"
-                : stats.image_error != 0 ? " (the image can't be written)"
-                                         : " (the time was over)",
-                e->journal.storage->name, e->image->name);
+                : stats.image_error == 0 ? " (the time was over)"
+                : one                    ? " (the image can't be written)"
+                                         : " (an image can't be written)",
+                e->journal.storage->name, one ? " " : "", one ? LIST_FIRST(&e->disks)->label : "");
     return stats.aborted ? -EIO : 1;
 }
 
@@ -118,9 +120,47 @@ static void report_untouched(struct engine *e)
     if (e->journal.storage == NULL || stats.map_nodes == 0)
         return;
     report_info(
-        "stopped; no client wrote, and what the journal %s holds for image %s waits there "
-        "as before; `nbdjournal replay %s %s` brings it home",
-        e->journal.storage->name, e->image->name, e->journal.storage->name, e->image->name);
+        "stopped; no client wrote, and what the journal %s holds for %s waits there "
+        "as before; `nbdjournal replay %s%s%s` brings it home",
+        e->journal.storage->name, engine_served(e), e->journal.storage->name,
+        e->folder == NULL ? " " : "",
+        e->folder == NULL ? LIST_FIRST(&e->disks)->label : "");
+}
+
+static int remove_mark(struct engine *e, struct core_image *image) EXCLUDES_LOCK
+{
+    struct engine_disk *d;
+    int r;
+
+    lock_acquire(&e->lock);
+    r = engine_disk_of_image_locked(e, image, &d);
+    lock_release(&e->lock);
+    if (r == -ENOENT)
+        return 0; /* gone, and nothing waited for it */
+    if (r == 0)
+        r = image_mark_remove(d->storage);
+    if (r < 0)
+        report_error(
+            "image %s: can't remove the mark that names its journal: %s; the journal %s "
+            "is empty, the image complete",
+            core_image_entry(image)->name, strerror(-r), e->journal.storage->name);
+    return r;
+}
+
+/* Of all images that were opened since the journal was empty. */
+static int remove_marks(struct engine *e) LOCK_UNCHECKED
+{
+    struct core_image *image = NULL;
+    int r, error = 0;
+
+    while ((image = core_image_next(e->core, image)) != NULL) {
+        if (!(core_image_entry(image)->flags & IMAGE_FLAG_PENDING))
+            continue;
+        r = remove_mark(e, image);
+        if (r < 0)
+            error = r;
+    }
+    return error;
 }
 
 int engine_stop(struct engine *e, double seconds_max)
@@ -136,15 +176,11 @@ int engine_stop(struct engine *e, double seconds_max)
     if (commit_last(e) < 0 || !drain(e))
         return report_left(e);
     staging_remove(e->journal.storage);
-    r = image_mark_remove(e->image);
-    if (r < 0) {
-        report_error(
-            "image %s: can't remove the mark that names its journal: %s; the journal %s "
-            "is empty, the image complete",
-            e->image->name, strerror(-r), e->journal.storage->name);
+    r = remove_marks(e);
+    if (r < 0)
         return r;
-    }
-    report_info("stopped, drained: image %s is complete without its journal", e->image->name);
+    report_info("stopped, drained: %s %s complete without %s journal", engine_served(e),
+                e->folder != NULL ? "are" : "is", e->folder != NULL ? "their" : "its");
     return 0;
 }
 

@@ -45,25 +45,34 @@ static bool stop_is_over(struct engine *e) EXCLUDES_LOCK
 
 /* Called with the result of each attempt.  Says when an image begins to fail and when it is
  * well again, not each time. */
-static void note_image_locked(struct engine *e, const char *what, int error) REQUIRES_LOCK
+static void note_image_locked(struct engine_disk *d, const char *what, int error) REQUIRES_LOCK
 {
     if (error == 0) {
-        if (e->writeback_error != 0) {
-            report_info("image %s: writeback works again, nothing was lost", e->image->name);
-            e->writeback_error = 0;
+        if (d->writeback_error != 0) {
+            report_info("image %s: writeback works again, nothing was lost", d->label);
+            d->writeback_error = 0;
         }
         return;
     }
-    if (e->writeback_error != error) {
+    if (d->writeback_error == error)
+        return;
+    d->writeback_error = error;
+    if (d->storage == NULL) {
+        report_error(
+            "image %s: data waits for it in the journal, and its file is %s; the data stays in "
+            "the journal until the file is back, or is dropped with `nbdjournal forget %s %s "
+            "--yes`",
+            d->label, error == -ENOENT ? "not there" : "not to be had",
+            d->engine->journal.storage->name, d->label);
+    } else {
         report_error(
             "image %s: %s failed: %s; what is not written stays in the journal, and is "
             "tried again every second; writes fail when the journal is full",
-            e->image->name, what, strerror(-error));
-        e->writeback_error = error;
+            d->label, what, strerror(-error));
     }
 }
 
-static int zero_home(struct engine *e, const struct checkpoint_segment *segment)
+static int zero_home(struct engine_disk *d, const struct checkpoint_segment *segment)
 {
     uint64_t offset = segment->offset, end = offset + segment->length;
     int r = 0;
@@ -71,9 +80,9 @@ static int zero_home(struct engine *e, const struct checkpoint_segment *segment)
     while (offset < end && r == 0) {
         uint64_t piece = end - offset < ZERO_PIECE ? end - offset : ZERO_PIECE;
 
-        r = storage_zero(e->image, offset, piece, segment->source == READ_TRIMMED);
+        r = storage_zero(d->storage, offset, piece, segment->source == READ_TRIMMED);
         offset += piece;
-        if (r == 0 && offset < end && stop_is_over(e))
+        if (r == 0 && offset < end && stop_is_over(d->engine))
             r = -ETIME;
     }
     return r;
@@ -81,9 +90,10 @@ static int zero_home(struct engine *e, const struct checkpoint_segment *segment)
 
 /* Copies neighbours in the image with one write, from segment i on.  Returns how many, or
  * -errno; *from_journal tells whose error it is. */
-static int copy_run_home(struct engine *e, const struct checkpoint_step *step, size_t i,
+static int copy_run_home(struct engine_disk *d, const struct checkpoint_step *step, size_t i,
                          bool *from_journal)
 {
+    struct engine *e = d->engine;
     uint64_t offset = step->segments[i].offset, end = offset;
     size_t n = 0;
     int r;
@@ -103,11 +113,11 @@ static int copy_run_home(struct engine *e, const struct checkpoint_step *step, s
         n++;
     }
     *from_journal = false;
-    r = storage_write(e->image, e->copy_buffer, end - offset, offset);
+    r = storage_write(d->storage, e->copy_buffer, end - offset, offset);
     return r < 0 ? r : (int)n;
 }
 
-static int copy_home(struct engine *e, const struct checkpoint_step *step, const char **what)
+static int copy_home(struct engine_disk *d, const struct checkpoint_step *step, const char **what)
 {
     bool from_journal = false;
     size_t i = 0;
@@ -115,11 +125,11 @@ static int copy_home(struct engine *e, const struct checkpoint_step *step, const
 
     while (i < step->count && r >= 0) {
         if (step->segments[i].source == READ_JOURNAL) {
-            r = copy_run_home(e, step, i, &from_journal);
+            r = copy_run_home(d, step, i, &from_journal);
             i += r < 0 ? 0 : (size_t)r;
         } else {
             from_journal = false;
-            r = zero_home(e, &step->segments[i]);
+            r = zero_home(d, &step->segments[i]);
             i++;
         }
     }
@@ -192,6 +202,7 @@ static int carry_locked(struct engine *e, struct checkpoint_step *step) REQUIRES
 static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step) REQUIRES_LOCK
 {
     const char *what = "flushing";
+    struct engine_disk *d;
     int r;
 
     switch (step->kind) {
@@ -203,14 +214,19 @@ static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step)
         return engine_super_write_locked(e, &step->super);
     case STEP_COPY:
     case STEP_FLUSH_IMAGE:
-        lock_release(&e->lock);
-        if (step->kind == STEP_COPY)
-            r = copy_home(e, step, &what);
-        else
-            r = storage_barrier(e->image);
-        lock_acquire(&e->lock);
-        if (r < 0 && r != -ETIME)
-            note_image_locked(e, what, r);
+        r = engine_disk_of_image_locked(e, step->image, &d);
+        if (r == 0) {
+            lock_release(&e->lock);
+            if (step->kind == STEP_COPY)
+                r = copy_home(d, step, &what);
+            else
+                r = storage_barrier(d->storage);
+            lock_acquire(&e->lock);
+        }
+        if (r < 0 && r != -ETIME && d != NULL)
+            note_image_locked(d, what, r);
+        if (d != NULL)
+            d->flushed = r == 0 && step->kind == STEP_FLUSH_IMAGE;
         return r;
     case STEP_CARRY:
         return carry_locked(e, step);
@@ -225,11 +241,14 @@ static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step)
 static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
 {
     struct checkpoint_step *step = e->step;
+    struct engine_disk *d;
     int r;
 
     for (;;) {
         if (stop_is_over_locked(e))
             return -ETIME;
+        while (e->super_writing)
+            condition_wait(&e->super_free, &e->lock);
         r = core_checkpoint_next(e->core, step, clock_wall_us());
         if (r < 0)
             return r;
@@ -237,6 +256,8 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
             break;
         r = step_carry_out_locked(e, step);
         core_checkpoint_step_end(e->core, step, r);
+        if (step->kind == STEP_SUPER)
+            condition_broadcast(&e->super_free);
         engine_announce_locked(e);
         if (r < 0 && (r == -ETIME || core_aborted(e->core)))
             return r;
@@ -247,8 +268,10 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
             lock_acquire(&e->lock);
         }
     }
-    if (step->error == 0)
-        note_image_locked(e, NULL, 0);
+    LIST_FOREACH (d, &e->disks, link) {
+        if (d->flushed || step->error == 0)
+            note_image_locked(d, NULL, 0);
+    }
     return step->error;
 }
 
@@ -326,6 +349,7 @@ static void work_locked(struct engine *e) REQUIRES_LOCK
         } else {
             /* What came meanwhile is drained when it is idle again. */
             e->drain = false;
+            engine_disks_trim_locked(e);
             if (core_checkpoint_possible(e->core))
                 engine_arm_locked(e);
         }

@@ -53,7 +53,7 @@
 #include "planted.h"
 
 #define RECORD_MAGIC "JREC"
-#define SUPER_MAGIC "NBDKJRNL"
+
 #define BYTE_ORDER_MARK UINT32_C(0x01020304)
 #define BYTE_ORDER_OTHER UINT32_C(0x04030201)
 
@@ -137,7 +137,7 @@ struct disk_image {
     uint32_t id;
     uint32_t kind;
     uint32_t flags;
-    uint32_t zero32;
+    uint32_t mark_epoch;
     uint64_t size;
     uint64_t fsid;
     uint64_t inode;
@@ -376,7 +376,7 @@ static bool image_valid(const struct superblock *sb, const struct image_entry *i
     return kind_known && image->id >= 1 && image->id < sb->next_image_id &&
            !all_zero(image->uuid, FORMAT_UUID_BYTES) &&
            (image->flags & ~(IMAGE_FLAG_PENDING | IMAGE_FLAG_MARKED)) == 0 &&
-           image->size >= 1 && image->size <= BYTES_MAX &&
+           image->mark_epoch <= sb->epoch && image->size >= 1 && image->size <= BYTES_MAX &&
            all_zero(image->name + name_len, sizeof(image->name) - name_len);
 }
 
@@ -416,6 +416,7 @@ static void image_encode(const struct image_entry *image, uint8_t *out)
         .id = htole32(image->id),
         .kind = htole32(image->kind),
         .flags = htole32(image->flags),
+        .mark_epoch = htole32(image->mark_epoch),
         .size = htole64(image->size),
         .fsid = htole64(image->fsid),
         .inode = htole64(image->inode),
@@ -436,13 +437,14 @@ static bool image_decode(const uint8_t *in, struct image_entry *image)
         .id = le32toh(d.id),
         .kind = le32toh(d.kind),
         .flags = le32toh(d.flags),
+        .mark_epoch = le32toh(d.mark_epoch),
         .size = le64toh(d.size),
         .fsid = le64toh(d.fsid),
         .inode = le64toh(d.inode),
     };
     memcpy(image->uuid, d.uuid, sizeof(d.uuid));
     memcpy(image->name, d.name, sizeof(d.name));
-    return d.zero32 == 0 && all_zero(d.zero, sizeof(d.zero));
+    return all_zero(d.zero, sizeof(d.zero));
 }
 
 /* Checksum of a copy whose checksum field is zero. */
@@ -482,7 +484,7 @@ void format_super_encode(const struct superblock *sb, uint8_t *out)
     };
 
     assert(super_valid(sb) && images_valid(sb));
-    memcpy(d.magic, SUPER_MAGIC, sizeof(d.magic));
+    memcpy(d.magic, FORMAT_SUPER_MAGIC, sizeof(d.magic));
     memcpy(d.uuid, sb->uuid, sizeof(d.uuid));
     memcpy(d.staging_boot, sb->staging_boot, sizeof(d.staging_boot));
     memset(out, 0, sb->super_bytes);
@@ -582,7 +584,7 @@ enum format_verdict format_super_decode(const uint8_t *in, size_t in_bytes, size
     if (need_bytes != NULL)
         *need_bytes = 0;
     memcpy(&d, in, sizeof(d));
-    if (memcmp(d.magic, SUPER_MAGIC, sizeof(d.magic)) != 0)
+    if (memcmp(d.magic, FORMAT_SUPER_MAGIC, sizeof(d.magic)) != 0)
         return FORMAT_NO_MAGIC;
     if (le32toh(d.byte_order) == BYTE_ORDER_OTHER)
         return FORMAT_OTHER_ORDER;

@@ -59,6 +59,7 @@
 #include <stdint.h>
 
 #define FORMAT_VERSION 1
+#define FORMAT_SUPER_MAGIC "NBDKJRNL"
 #define FORMAT_UNIT 128u          /* records start on multiples of this */
 #define FORMAT_SECTOR 4096u       /* default; a superblock may say 512..65536 */
 #define FORMAT_SUPER_BYTES 65536u /* default size of one superblock copy */
@@ -117,6 +118,7 @@ struct image_entry {
     uint32_t id; /* from 1, never reused while the ring holds records of it */
     enum image_kind kind;
     uint32_t flags; /* IMAGE_FLAG_x */
+    uint32_t mark_epoch; /* of the mark that it bears; 0: not known */
     uint64_t size;  /* bytes, 1..2^63-1 */
     uint64_t fsid;  /* file: the file system's id (statfs); block device: see attach.h */
     uint64_t inode; /* file: inode; block device: its device number */

@@ -79,6 +79,10 @@ int storage_open_file(struct storage **out, const char *path,
                       const char *role /* "image" or "journal" */, bool read_only,
                       bool fall_back, bool exclusive);
 
+/* An image in a folder: a regular file `name` below the directory dirfd, never through a symbolic
+ * link; `path` is for people.  Written if permitted, exclusive. */
+int storage_open_image_at(struct storage **out, int dirfd, const char *name, const char *path);
+
 /* True if another process has locked it (exclusive open, of a file or device that was opened
  * here without).  A moment's answer, for people. */
 bool storage_in_use(const struct storage *s);

@@ -38,7 +38,19 @@
 struct wish {
     const char *path, *role;
     bool read_only, fall_back, exclusive;
+    int dirfd;        /* AT_FDCWD, or the folder that it must be in */
+    const char *name; /* path, or its name in the folder */
 };
+
+static bool in_folder(const struct wish *wish)
+{
+    return wish->dirfd != AT_FDCWD;
+}
+
+static int wish_stat(const struct wish *wish, struct stat *st)
+{
+    return fstatat(wish->dirfd, wish->name, st, in_folder(wish) ? AT_SYMLINK_NOFOLLOW : 0);
+}
 
 static const char *kind_words(mode_t mode)
 {
@@ -51,6 +63,10 @@ static const char *kind_words(mode_t mode)
         return "a pipe";
     case S_IFSOCK:
         return "a socket";
+    case S_IFLNK:
+        return "a symbolic link";
+    case S_IFBLK:
+        return "a block device";
     default:
         return "of an unknown kind";
     }
@@ -59,7 +75,7 @@ static const char *kind_words(mode_t mode)
 /* Before opening: opening a pipe could block, and O_EXCL is only for block devices. */
 static int look_up(const struct wish *wish, struct stat *st)
 {
-    if (stat(wish->path, st) == -1) {
+    if (wish_stat(wish, st) == -1) {
         int e = errno;
 
         if (e == ENOENT && strcmp(wish->role, "image") == 0)
@@ -69,6 +85,11 @@ static int look_up(const struct wish *wish, struct stat *st)
         else
             report_error("can't open %s %s: %s", wish->role, wish->path, strerror(e));
         return -e;
+    }
+    if (in_folder(wish) && !S_ISREG(st->st_mode)) {
+        report_error("%s %s is %s: in a folder only regular files are served", wish->role,
+                     wish->path, kind_words(st->st_mode));
+        return -EINVAL;
     }
     if (!S_ISREG(st->st_mode) && !S_ISBLK(st->st_mode)) {
         report_error("%s %s is %s: it must be a regular file or a block device", wish->role,
@@ -149,14 +170,14 @@ static void pause_before_retry(void)
 /* The descriptor, or -errno. */
 static int try_open(const struct wish *wish, bool is_block, bool *read_only)
 {
-    int flags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    int flags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (in_folder(wish) ? O_NOFOLLOW : 0);
     int fd = -1, e = 0;
 
     if (wish->exclusive && is_block)
         flags |= O_EXCL;
     *read_only = wish->read_only;
     if (!wish->read_only) {
-        fd = open(wish->path, flags | O_RDWR);
+        fd = openat(wish->dirfd, wish->name, flags | O_RDWR);
         e = fd == -1 ? errno : 0;
         if (fd != -1 && is_block && device_read_only(fd)) {
             close(fd);
@@ -167,7 +188,7 @@ static int try_open(const struct wish *wish, bool is_block, bool *read_only)
             *read_only = true;
     }
     if (*read_only) {
-        fd = open(wish->path, flags | O_RDONLY);
+        fd = openat(wish->dirfd, wish->name, flags | O_RDONLY);
         e = fd == -1 ? errno : 0;
     }
     return fd != -1 ? fd : -e;
@@ -244,7 +265,7 @@ static int open_once(const struct wish *wish, bool *read_only, struct stat *st)
         report_error("can't look at %s %s: %s", wish->role, wish->path, strerror(-e));
         goto err;
     }
-    if ((st->st_mode & S_IFMT) != (before.st_mode & S_IFMT) || stat(wish->path, &after) == -1 ||
+    if ((st->st_mode & S_IFMT) != (before.st_mode & S_IFMT) || wish_stat(wish, &after) == -1 ||
         after.st_dev != st->st_dev || after.st_ino != st->st_ino) {
         e = -EAGAIN;
         goto err;
@@ -355,38 +376,52 @@ static int open_direct(const struct storage *s)
     return open(path, (s->read_only ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC | O_NOCTTY);
 }
 
-int storage_open_file(struct storage **out, const char *path, const char *role, bool read_only,
-                      bool fall_back, bool exclusive)
+static int open_wish(struct storage **out, const struct wish *wish)
 {
-    const struct wish wish = {path, role, read_only, fall_back, exclusive};
     struct file_storage *f = calloc(1, sizeof(*f));
     struct stat st;
     int e;
 
-    if (f == NULL || (f->path = strdup(path)) == NULL) {
+    if (f == NULL || (f->path = strdup(wish->path)) == NULL) {
         free(f);
-        report_error("can't open %s %s: %s", role, path, strerror(ENOMEM));
+        report_error("can't open %s %s: %s", wish->role, wish->path, strerror(ENOMEM));
         return -ENOMEM;
     }
     f->storage.direct_fd = -1;
-    f->exclusive = exclusive;
+    f->exclusive = wish->exclusive;
     f->storage.ops = &storage_file_ops;
     f->storage.name = f->path;
-    f->storage.fd = e = open_and_lock(&wish, &f->storage.read_only, &st);
+    f->storage.fd = e = open_and_lock(wish, &f->storage.read_only, &st);
     if (e < 0) {
         free(f->path);
         free(f);
         return e;
     }
     fcntl(f->storage.fd, F_SETFL, fcntl(f->storage.fd, F_GETFL) & ~O_NONBLOCK);
-    e = measure(&wish, &st, &f->storage);
+    e = measure(wish, &st, &f->storage);
     if (e < 0) {
         storage_close(&f->storage);
         return e;
     }
-    f->storage.direct_fd = open_direct(&f->storage);
+    if (!in_folder(wish)) /* there are many, and only a journal is used so */
+        f->storage.direct_fd = open_direct(&f->storage);
     *out = &f->storage;
     return 0;
+}
+
+int storage_open_file(struct storage **out, const char *path, const char *role, bool read_only,
+                      bool fall_back, bool exclusive)
+{
+    const struct wish wish = {path, role, read_only, fall_back, exclusive, AT_FDCWD, path};
+
+    return open_wish(out, &wish);
+}
+
+int storage_open_image_at(struct storage **out, int dirfd, const char *name, const char *path)
+{
+    const struct wish wish = {path, "image", false, true, true, dirfd, name};
+
+    return open_wish(out, &wish);
 }
 
 /* A shared lock, held for a moment: whoever wants to open exclusively in this moment tries

@@ -1,5 +1,7 @@
 /* served: see served.h. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,8 +29,8 @@ int files_make(void **state, uint64_t image_bytes, uint64_t journal_bytes)
     return 0;
 }
 
-/* A test that ends without a clean stop leaves its journal's staging behind. */
-static void drop_staging(const char *journal)
+
+void drop_staging(const char *journal)
 {
     uint8_t uuid[FORMAT_UUID_BYTES];
     char path[100], text[37];
@@ -57,13 +59,38 @@ int files_drop(void **state)
     return 0;
 }
 
+struct engine_disk *served_disk(struct engine *e)
+{
+    static _Atomic(struct engine_disk *) last;
+    struct engine_disk *d;
+    int r = engine_disk_open(e, "", true, &d);
+
+    if (r == -ESHUTDOWN) /* it stops; the disk is there until it is closed */
+        return last;
+    CHECK(r == 0);
+    engine_disk_close(d); /* with file= it stays */
+    last = d;
+    return d;
+}
+
+int served_activate(struct engine *e)
+{
+    struct engine_disk *d;
+    int r = engine_disk_open(e, "", false, &d);
+
+    if (r < 0)
+        return r;
+    engine_disk_close(d);
+    return engine_disk_read_only(d) ? -EROFS : 0;
+}
+
 struct engine *files_serve(const struct files *files)
 {
     struct engine *e;
 
     CHECK(engine_open(&e, &files->config) == 0);
     CHECK(engine_start(e) == 0);
-    CHECK(engine_activate(e) == 0);
+    CHECK(served_activate(e) == 0);
     return e;
 }
 
@@ -87,7 +114,7 @@ struct engine *files_serve_faulty(const struct files *files, struct storage **jo
 
     CHECK(files_open_faulty(files, &e, journal, image) == 0);
     CHECK(engine_start(e) == 0);
-    CHECK(engine_activate(e) == 0);
+    CHECK(served_activate(e) == 0);
     return e;
 }
 
@@ -133,10 +160,10 @@ void assert_disk(struct engine *e, const uint8_t *model, size_t count)
     uint8_t *buf = malloc(1 << 20);
 
     assert_non_null(buf);
-    assert_int_equal(engine_image_size(e), count);
+    assert_int_equal(engine_disk_size(served_disk(e)), count);
     for (size_t at = 0; at < count;) {
         size_t n = count - at < 1 << 20 ? count - at : 1 << 20;
-        assert_int_equal(engine_read(e, buf, n, at), 0);
+        assert_int_equal(engine_read(served_disk(e), buf, n, at), 0);
         compare(buf, model + at, n, at);
         at += n;
     }

@@ -37,6 +37,12 @@ struct files {
  * *state is a struct files. */
 int files_make(void **state, uint64_t image_bytes, uint64_t journal_bytes);
 int files_drop(void **state);
+/* A test that ends without a clean stop leaves its journal's staging behind. */
+void drop_staging(const char *journal);
+
+/* The engine's one disk; after served_activate it may be changed. */
+struct engine_disk *served_disk(struct engine *e);
+int served_activate(struct engine *e);
 
 /* Opens, starts and activates. */
 struct engine *files_serve(const struct files *files);

@@ -30,14 +30,14 @@ static void test_empty_flush(void **state)
     struct engine *e = files_serve_faulty(*state, &journal, &image);
     unsigned long journal_calls, image_calls, barriers;
 
-    assert_int_equal(engine_write(e, "a", 1, 0, false, NULL), 0);
+    assert_int_equal(engine_write(served_disk(e), "a", 1, 0, false, NULL), 0);
     barriers = faulty_calls(journal, FAULTY_BARRIER);
-    assert_int_equal(engine_flush(e, NULL), 0);
+    assert_int_equal(engine_flush(served_disk(e), NULL), 0);
     assert_int_equal(faulty_calls(journal, FAULTY_BARRIER), barriers + 1);
     journal_calls = calls(journal);
     image_calls = calls(image);
     for (int i = 0; i < 10; i++)
-        assert_int_equal(engine_flush(e, NULL), 0);
+        assert_int_equal(engine_flush(served_disk(e), NULL), 0);
     assert_int_equal(calls(journal), journal_calls);
     assert_int_equal(calls(image), image_calls);
     served_stop(e);
@@ -45,7 +45,7 @@ static void test_empty_flush(void **state)
 
 static void *write_fua(void *arg)
 {
-    CHECK(engine_write(engine, "a", 1, (uintptr_t)arg * 100, true, NULL) == 0);
+    CHECK(engine_write(served_disk(engine), "a", 1, (uintptr_t)arg * 100, true, NULL) == 0);
     return NULL;
 }
 
@@ -67,7 +67,7 @@ static void test_shared(void **state)
     uint64_t lsn;
 
     engine = files_serve_faulty(*state, &journal, &image);
-    assert_int_equal(engine_flush(engine, NULL), 0);
+    assert_int_equal(engine_flush(served_disk(engine), NULL), 0);
     engine_stats_get(engine, &stats);
     barriers = faulty_calls(journal, FAULTY_BARRIER);
     faulty_block(journal, FAULTY_BARRIER);
@@ -101,7 +101,7 @@ static void test_interval(void **state)
     files->config.commit_interval_s = 0.05;
     engine = files_serve(files);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(engine_write(engine, "a", 1, i, false, NULL), 0);
+        assert_int_equal(engine_write(served_disk(engine), "a", 1, i, false, NULL), 0);
         eventually(all_durable, NULL);
     }
     engine_stats_get(engine, &stats);
@@ -125,7 +125,7 @@ static void test_idle(void **state)
     uint8_t model[DISK] = {0};
 
     engine = files_serve(files);
-    assert_int_equal(engine_write(engine, "abc", 3, 77, false, NULL), 0);
+    assert_int_equal(engine_write(served_disk(engine), "abc", 3, 77, false, NULL), 0);
     eventually(is_home, NULL);
     memcpy(model + 77, "abc", 3);
     assert_file(files->image, model, DISK);

@@ -35,10 +35,10 @@ static int life(const struct files *files, bool first)
     CHECK(files_open_faulty(files, &e, &journal, &image) == 0);
     faulty_fail(image, FAULTY_WRITE, 1, EIO, true);
     CHECK(engine_start(e) == 0);
-    r = engine_activate(e);
+    r = served_activate(e);
     for (unsigned i = 0; first && r == 0; i++) {
         fill(block, i);
-        r = engine_write(e, block, BLOCK, (uint64_t)i * BLOCK, false, NULL);
+        r = engine_write(served_disk(e), block, BLOCK, (uint64_t)i * BLOCK, false, NULL);
         if (r == 0)
             CHECK(write(STDOUT_FILENO, "w", 1) == 1); /* answered: counted by the parent */
     }
@@ -98,7 +98,7 @@ static void test_full_journal(void **state)
 
     e = files_serve_faulty(files, &journal, &image);
     assert_disk(e, model, DISK);
-    assert_int_equal(engine_write(e, "end", 3, DISK - 3, true, NULL), 0);
+    assert_int_equal(engine_write(served_disk(e), "end", 3, DISK - 3, true, NULL), 0);
     memcpy(model + DISK - 3, "end", 3);
     served_stop(e);
     assert_file(files->image, model, DISK);

@@ -26,7 +26,7 @@ static int write_blocks(struct engine *e, unsigned count, uint8_t byte)
         int r;
 
         memset(buf, byte, BLOCK);
-        r = engine_write(e, buf, BLOCK, offset, i % 4 == 0, NULL);
+        r = engine_write(served_disk(e), buf, BLOCK, offset, i % 4 == 0, NULL);
         if (r != 0)
             return r;
         memcpy(model + offset, buf, BLOCK);
@@ -52,7 +52,7 @@ static void fail_and_heal(struct files *files, enum faulty_op op, int error)
     /* Far more than the journal holds: ends in bounded time, with the image's error. */
     assert_int_equal(write_blocks(e, DISK / BLOCK, 'b'), -error);
     assert_disk(e, model, DISK);
-    assert_int_equal(engine_flush(e, NULL),
+    assert_int_equal(engine_flush(served_disk(e), NULL),
                      0); /* what was answered can be made durable still */
     engine_stats_get(e, &stats);
     assert_int_equal(stats.image_error, -error);
@@ -91,7 +91,7 @@ static void test_rewritten_after_failed_barrier(void **state)
     assert_int_equal(write_blocks(e, 10, 'a'), 0);
     /* Every other block, so that each is a write of its own. */
     for (unsigned i = 0; i < 10; i += 2)
-        assert_int_equal(engine_trim(e, BLOCK, i * BLOCK, false, NULL), 0);
+        assert_int_equal(engine_trim(served_disk(e), BLOCK, i * BLOCK, false, NULL), 0);
     before = faulty_calls(image, FAULTY_WRITE);
     faulty_fail(image, FAULTY_BARRIER, 1, EIO, false);
     assert_int_equal(engine_stop(e, 60), 0);

@@ -19,7 +19,7 @@ static void assert_reads(struct engine *e, char wanted)
 {
     uint8_t buf[4096];
 
-    assert_int_equal(engine_read(e, buf, sizeof(buf), 0), 0);
+    assert_int_equal(engine_read(served_disk(e), buf, sizeof(buf), 0), 0);
     for (size_t i = 0; i < sizeof(buf); i++)
         assert_int_equal(buf[i], wanted);
 }
@@ -29,20 +29,20 @@ static void write_block(struct engine *e, char byte, int wanted)
     uint8_t buf[4096];
 
     memset(buf, byte, sizeof(buf));
-    assert_int_equal(engine_write(e, buf, sizeof(buf), 0, false, NULL), wanted);
+    assert_int_equal(engine_write(served_disk(e), buf, sizeof(buf), 0, false, NULL), wanted);
 }
 
 /* All that must hold from the first failure on. */
 static void assert_aborted(struct engine *e, char last_answered)
 {
-    assert_int_equal(engine_flush(e, NULL), -EIO);
+    assert_int_equal(engine_flush(served_disk(e), NULL), -EIO);
     write_block(e, 'x', -EIO);
-    assert_int_equal(engine_write(e, "y", 1, 9000, true, NULL), -EIO);
-    assert_int_equal(engine_zero(e, 4096, 0, true, true, NULL), -EIO);
-    assert_int_equal(engine_trim(e, 4096, 0, false, NULL), -EIO);
-    assert_int_equal(engine_activate(e), 0); /* a client comes back, and reads */
+    assert_int_equal(engine_write(served_disk(e), "y", 1, 9000, true, NULL), -EIO);
+    assert_int_equal(engine_zero(served_disk(e), 4096, 0, true, true, NULL), -EIO);
+    assert_int_equal(engine_trim(served_disk(e), 4096, 0, false, NULL), -EIO);
+    assert_int_equal(served_activate(e), 0); /* a client comes back, and reads */
     assert_reads(e, last_answered);
-    assert_int_equal(engine_flush(e, NULL), -EIO);
+    assert_int_equal(engine_flush(served_disk(e), NULL), -EIO);
     assert_int_equal(words_count("every write and flush fails"), 1);
     assert_int_equal(engine_stop(e, 60), -EIO);
     assert_true(words_contain("not drained"));
@@ -69,10 +69,10 @@ static void test_barrier_fails_once(void **state)
     struct engine *e = files_serve_faulty(files, &journal, &image);
 
     write_block(e, 'a', 0);
-    assert_int_equal(engine_flush(e, NULL), 0);
+    assert_int_equal(engine_flush(served_disk(e), NULL), 0);
     write_block(e, 'a', 0); /* the same bytes: the next life may see either */
     faulty_fail(journal, FAULTY_BARRIER, 1, EIO, false);
-    assert_int_equal(engine_flush(e, NULL), -EIO);
+    assert_int_equal(engine_flush(served_disk(e), NULL), -EIO);
     assert_aborted(e, 'a');
     assert_next_life(files, 'a');
 }
@@ -84,7 +84,7 @@ static void test_write_fails(void **state)
     struct engine *e = files_serve_faulty(files, &journal, &image);
 
     write_block(e, 'a', 0);
-    assert_int_equal(engine_flush(e, NULL), 0);
+    assert_int_equal(engine_flush(served_disk(e), NULL), 0);
     faulty_write_partly(journal, 1, 200, ENOSPC);
     write_block(e, 'b', -EIO);
     assert_aborted(e, 'a');
@@ -101,9 +101,9 @@ static void test_first_barrier_fails(void **state)
     assert_int_equal(files_open_faulty(files, &e, &journal, &image), 0);
     assert_int_equal(engine_start(e), 0);
     faulty_fail(journal, FAULTY_BARRIER, 1, EIO, false);
-    assert_int_equal(engine_activate(e), -EIO);
-    assert_int_equal(engine_activate(e), -EIO);
-    assert_int_equal(engine_flush(e, NULL), -EIO);
+    assert_int_equal(served_activate(e), -EIO);
+    assert_int_equal(served_activate(e), -EIO);
+    assert_int_equal(engine_flush(served_disk(e), NULL), -EIO);
     assert_reads(e, 0);
     engine_close(e);
     assert_next_life(files, 0);
@@ -118,8 +118,8 @@ static void test_superblock_barrier_fails(void **state)
 
     assert_int_equal(files_open_faulty(files, &e, &journal, &image), 0);
     faulty_fail(journal, FAULTY_BARRIER, 2, EIO, false);
-    assert_int_equal(engine_activate(e), -EIO);
-    assert_int_equal(engine_activate(e), -EIO);
+    assert_int_equal(served_activate(e), -EIO);
+    assert_int_equal(served_activate(e), -EIO);
     assert_reads(e, 0);
     engine_close(e);
     assert_next_life(files, 0);
@@ -139,7 +139,7 @@ static void *write_until_failure(void *arg)
     memset(block, 'z', sizeof(block));
     for (;;) {
         bool failed_before = atomic_load(&seen_failure);
-        int r = engine_write(engine, block, sizeof(block), (uintptr_t)arg * 4096, true, NULL);
+        int r = engine_write(served_disk(engine), block, sizeof(block), (uintptr_t)arg * 4096, true, NULL);
 
         if (r != 0) {
             CHECK(r == -EIO);
@@ -164,7 +164,7 @@ static void test_barrier_fails_among_many(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, write_until_failure, (void *)i), 0);
     for (int i = 0; i < CLIENTS; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(engine_flush(engine, NULL), -EIO);
+    assert_int_equal(engine_flush(served_disk(engine), NULL), -EIO);
     assert_int_equal(words_count("every write and flush fails"), 1);
     assert_int_equal(engine_stop(engine, 60), -EIO);
     engine_close(engine);

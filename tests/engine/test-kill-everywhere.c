@@ -81,13 +81,13 @@ static void live(const struct files *files, unsigned round)
     uint8_t block[BLOCK];
 
     CHECK(engine_start(e) == 0);
-    CHECK(engine_activate(e) == 0);
+    CHECK(served_activate(e) == 0);
     for (unsigned i = 0; i < WRITES; i++) {
         fill(block, round, i);
-        CHECK(engine_write(e, block, BLOCK, offset_of(i), i % 8 == 7, NULL) == 0);
+        CHECK(engine_write(served_disk(e), block, BLOCK, offset_of(i), i % 8 == 7, NULL) == 0);
         atomic_store(&shared->answered, i + 1);
     }
-    CHECK(engine_flush(e, NULL) == 0);
+    CHECK(engine_flush(served_disk(e), NULL) == 0);
     CHECK(engine_stop(e, 60) == 0);
     engine_close(e);
     atomic_store(&shared->stopped, true);
@@ -101,7 +101,7 @@ static void check(struct engine *e, uint8_t *model, unsigned round)
     uint8_t got[BLOCK], wanted[BLOCK];
 
     for (unsigned i = 0; i < WRITES; i++) {
-        assert_int_equal(engine_read(e, got, BLOCK, offset_of(i)), 0);
+        assert_int_equal(engine_read(served_disk(e), got, BLOCK, offset_of(i)), 0);
         fill(wanted, round, i);
         if (memcmp(got, wanted, BLOCK) != 0) {
             assert_true(i >= atomic_load(&shared->answered));
@@ -144,7 +144,7 @@ static void run(struct files *files, unsigned calls_between, unsigned rounds_min
         /* Every other time the next life finds the journal as it was left. */
         if (round % 2 == 0) {
             assert_int_equal(engine_start(e), 0);
-            assert_int_equal(engine_activate(e), 0);
+            assert_int_equal(served_activate(e), 0);
             assert_int_equal(engine_stop(e, 60), 0);
             assert_file(files->image, model, DISK);
         }

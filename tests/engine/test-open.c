@@ -26,7 +26,7 @@ static void leave_dirty(const struct files *files)
     if (pid == 0) {
         struct engine *e = files_serve(files);
 
-        CHECK(engine_write(e, "abc", 3, 5, false, NULL) == 0);
+        CHECK(engine_write(served_disk(e), "abc", 3, 5, false, NULL) == 0);
         kill(getpid(), SIGKILL);
     }
     waitpid(pid, &status, 0);
@@ -65,7 +65,7 @@ static void assert_sees_abc(struct engine *e)
 {
     char buf[5];
 
-    assert_int_equal(engine_read(e, buf, 5, 4), 0);
+    assert_int_equal(engine_read(served_disk(e), buf, 5, 4), 0);
     assert_memory_equal(buf, "\0abc\0", 5);
 }
 
@@ -81,7 +81,7 @@ static void test_read_only_client(void **state)
     assert_true(words_contain("recovery found 1 changes with 3 bytes"));
     assert_int_equal(engine_start(e), 0);
     assert_sees_abc(e);
-    assert_int_equal(engine_write(e, "x", 1, 0, false, NULL), -EROFS);
+    assert_int_equal(engine_write(served_disk(e), "x", 1, 0, false, NULL), -EROFS);
     assert_int_equal(engine_stop(e, 60), 0);
     engine_close(e);
     assert_unmodified(files, &before);
@@ -101,9 +101,9 @@ static void test_read_only_files(void **state)
     assert_int_equal(storage_open_file(&journal, files->journal, "journal", true, false, true),
                      0);
     assert_int_equal(engine_open_storages(&e, &files->config, journal, image), 0);
-    assert_true(engine_read_only(e));
+    assert_true(engine_disk_read_only(served_disk(e)));
     assert_int_equal(engine_start(e), 0);
-    assert_int_equal(engine_activate(e), -EROFS);
+    assert_int_equal(served_activate(e), -EROFS);
     assert_sees_abc(e);
     assert_int_equal(engine_stop(e, 60), 0);
     engine_close(e);

@@ -24,28 +24,28 @@ static void one_request(struct engine *e, uint8_t *model, uint8_t *buf, uint64_t
         count = DISK - offset;
     switch (random_next(seed) % 8) {
     case 0:
-        assert_int_equal(engine_zero(e, count, offset, false, fua, NULL), 0);
+        assert_int_equal(engine_zero(served_disk(e), count, offset, false, fua, NULL), 0);
         memset(model + offset, 0, count);
         break;
     case 1:
-        assert_int_equal(engine_zero(e, count, offset, true, fua, NULL), 0);
+        assert_int_equal(engine_zero(served_disk(e), count, offset, true, fua, NULL), 0);
         memset(model + offset, 0, count);
         break;
     case 2:
-        assert_int_equal(engine_trim(e, count, offset, fua, NULL), 0);
+        assert_int_equal(engine_trim(served_disk(e), count, offset, fua, NULL), 0);
         memset(model + offset, 0, count);
         break;
     case 3:
-        assert_int_equal(engine_read(e, buf, count, offset), 0);
+        assert_int_equal(engine_read(served_disk(e), buf, count, offset), 0);
         assert_memory_equal(buf, model + offset, count);
         break;
     case 4:
-        assert_int_equal(engine_flush(e, NULL), 0);
+        assert_int_equal(engine_flush(served_disk(e), NULL), 0);
         break;
     default:
         for (uint32_t i = 0; i < count; i++)
             buf[i] = random_next(seed);
-        assert_int_equal(engine_write(e, buf, count, offset, fua, NULL), 0);
+        assert_int_equal(engine_write(served_disk(e), buf, count, offset, fua, NULL), 0);
         memcpy(model + offset, buf, count);
     }
 }
@@ -79,8 +79,8 @@ static void test_last_byte(void **state)
     struct engine *e = files_serve(files);
     uint8_t byte = 0;
 
-    assert_int_equal(engine_write(e, "x", 1, DISK - 1, true, NULL), 0);
-    assert_int_equal(engine_read(e, &byte, 1, DISK - 1), 0);
+    assert_int_equal(engine_write(served_disk(e), "x", 1, DISK - 1, true, NULL), 0);
+    assert_int_equal(engine_read(served_disk(e), &byte, 1, DISK - 1), 0);
     assert_int_equal(byte, 'x');
     served_stop(e);
 }

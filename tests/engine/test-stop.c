@@ -24,11 +24,11 @@ static void test_no_time(void **state)
 
     memset(model + 1000, 'a', 100000);
     before = file_bytes(files->image, &count);
-    assert_int_equal(engine_write(e, model + 1000, 100000, 1000, false, NULL), 0);
+    assert_int_equal(engine_write(served_disk(e), model + 1000, 100000, 1000, false, NULL), 0);
     assert_int_equal(engine_stop(e, 0), 1);
     assert_true(words_contain("not drained"));
     assert_true(words_contain("the time was over"));
-    assert_int_equal(engine_write(e, "x", 1, 0, false, NULL), -ESHUTDOWN);
+    assert_int_equal(engine_write(served_disk(e), "x", 1, 0, false, NULL), -ESHUTDOWN);
     engine_close(e);
     after = file_bytes(files->image, &count);
     assert_memory_equal(before, after, count);
@@ -54,8 +54,8 @@ static void test_not_activated(void **state)
     before = file_bytes(files->journal, &count);
     assert_int_equal(engine_open(&e, &files->config), 0);
     assert_int_equal(engine_start(e), 0);
-    assert_int_equal(engine_read(e, &byte, 1, 0), 0);
-    assert_int_equal(engine_write(e, &byte, 1, 0, false, NULL), -EROFS);
+    assert_int_equal(engine_read(served_disk(e), &byte, 1, 0), 0);
+    assert_int_equal(engine_write(served_disk(e), &byte, 1, 0, false, NULL), -EROFS);
     assert_int_equal(engine_stop(e, 60), 0);
     engine_close(e);
     after = file_bytes(files->journal, &count);
@@ -73,7 +73,7 @@ static void *write_for_ever(void *arg)
     int r;
 
     do
-        r = engine_write(engine, block, 65536, (uintptr_t)arg * 65536, false, NULL);
+        r = engine_write(served_disk(engine), block, 65536, (uintptr_t)arg * 65536, false, NULL);
     while (r == 0);
     CHECK(r == -ESHUTDOWN);
     atomic_fetch_add(&refused, 1);

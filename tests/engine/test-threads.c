@@ -53,11 +53,11 @@ static void *write_slots(void *arg)
         unsigned slot = random_next(&seed) % SLOTS;
 
         fill(block, client->number, slot, number);
-        CHECK(engine_write(w->e, block, BLOCK, slot_offset(client->number, slot),
+        CHECK(engine_write(served_disk(w->e), block, BLOCK, slot_offset(client->number, slot),
                            random_next(&seed) % 8 == 0, NULL) == 0);
         atomic_store(&w->answered[client->number][slot], number);
         if (random_next(&seed) % 8 == 0)
-            CHECK(engine_flush(w->e, NULL) == 0);
+            CHECK(engine_flush(served_disk(w->e), NULL) == 0);
     }
     return NULL;
 }
@@ -67,7 +67,7 @@ static uint64_t check_slot(struct world *w, unsigned writer, unsigned slot)
     uint64_t at_least = atomic_load(&w->answered[writer][slot]), number;
     uint8_t got[BLOCK], wanted[BLOCK] = {0};
 
-    CHECK(engine_read(w->e, got, BLOCK, slot_offset(writer, slot)) == 0);
+    CHECK(engine_read(served_disk(w->e), got, BLOCK, slot_offset(writer, slot)) == 0);
     memcpy(&number, got, sizeof(number));
     CHECK(number >= at_least);
     if (number != 0)

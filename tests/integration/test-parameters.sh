@@ -16,6 +16,9 @@ refused() {
 }
 
 refused 'file'
+refused 'exclude' file="$image" dir="$dir"
+refused 'no/such' dir=no/such
+refused 'Not a directory' dir="$image"
 refused 'missing\.img' file=missing.img
 refused 'nonsense' file="$image" nonsense=1
 refused 'journal-size' file="$image" journal-size=100

@@ -285,6 +285,7 @@ static struct superblock sample_super(void)
             .size = i == 0 ? 1 : INT64_MAX,
             .fsid = 0x1234567890,
             .inode = 42 + i,
+            .mark_epoch = i == 0 ? 9 : 0,
         };
         memset(sample_images[i].name, 'n', i == 0 ? 5 : FORMAT_NAME_BYTES);
     }
@@ -419,6 +420,7 @@ static void superblock_bytes_are_fixed(void **state)
     assert_int_equal(bytes_at(second, 16, 4), sb.images[1].id);
     assert_int_equal(bytes_at(second, 20, 4), sb.images[1].kind);
     assert_int_equal(bytes_at(second, 24, 4), sb.images[1].flags);
+    assert_int_equal(bytes_at(second - 256, 28, 4), sb.images[0].mark_epoch);
     assert_int_equal(bytes_at(second, 32, 8), sb.images[1].size);
     assert_int_equal(bytes_at(second, 40, 8), sb.images[1].fsid);
     assert_int_equal(bytes_at(second, 48, 8), sb.images[1].inode);
@@ -539,7 +541,7 @@ static void wrong_fields_of_images(void **state)
     assert_int_equal(super_with(first + 20, 0, 4), FORMAT_BAD_FIELD); /* kind */
     assert_int_equal(super_with(first + 20, 4, 4), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(first + 24, 4, 4), FORMAT_BAD_FIELD); /* flags */
-    assert_int_equal(super_with(first + 28, 1, 4), FORMAT_BAD_FIELD);
+    assert_int_equal(super_with(first + 28, 10, 4), FORMAT_BAD_FIELD); /* mark_epoch */
     assert_int_equal(super_with(first + 32, 0, 8), FORMAT_BAD_FIELD); /* size */
     assert_int_equal(super_with(first + 32, (uint64_t)INT64_MAX + 1, 8), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(first + 56, 1, 1), FORMAT_BAD_FIELD);

@@ -365,6 +365,7 @@ static int mark_image(struct drain *d, struct drain_image *image)
     image->has_mark = supported;
     memcpy(entry.uuid, image->entry->uuid, FORMAT_UUID_BYTES);
     entry.flags = IMAGE_FLAG_PENDING | (supported ? IMAGE_FLAG_MARKED : 0);
+    entry.mark_epoch = mark.epoch;
     image->core_image = core_image_add(d->core, &entry, &r);
     return image->core_image == NULL ? r : 0;
 }
