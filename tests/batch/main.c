@@ -7,7 +7,7 @@
  *
  *   --cells            throughput and latencies of each policy in each scenario, as CSV
  *   --wake USEC        what it takes to wake a leader (default 0)
- *   --seeds N          runs of each scenario (default 2)
+ *   --seeds N          runs of each scenario (default 4)
  *   --populations N    random populations (default 300)
  *   --from SEED        other random populations
  *   --clairvoyant      also the policy that knows the future (slow)
@@ -43,7 +43,7 @@ static const double known_never[2] = {1.85, 1.89}, known_kernel[2] = {2.25, 2.65
 #define DECIDERS (MODULE_DECIDERS + RIVAL_DECIDERS)
 
 static double wake_ns;
-static unsigned seeds = 2, populations = 300;
+static unsigned seeds = 4, populations = 300;
 static bool print_cells, promise_nothing, with_clairvoyant;
 
 /* These seeds were fixed before anything was tuned, and nothing was ever tuned on them: whoever
