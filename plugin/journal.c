@@ -207,8 +207,8 @@ static int plugin_pread(void *handle, void *buf, uint32_t count, uint64_t offset
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset,
                          uint32_t flags)
 {
-    return plugin_result(
-        engine_write(disk_of(handle), buf, count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
+    return plugin_result(engine_write(disk_of(handle), buf, count, offset,
+                                      flags & NBDKIT_FLAG_FUA, who(handle)));
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
@@ -226,8 +226,9 @@ static int plugin_trim(void *handle, uint32_t count, uint64_t offset, uint32_t f
 /* Always fast, so FAST_ZERO needs no look: one record, whatever the length. */
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    return plugin_result(engine_zero(disk_of(handle), count, offset, flags & NBDKIT_FLAG_MAY_TRIM,
-                                     flags & NBDKIT_FLAG_FUA, who(handle)));
+    return plugin_result(engine_zero(disk_of(handle), count, offset,
+                                     flags & NBDKIT_FLAG_MAY_TRIM, flags & NBDKIT_FLAG_FUA,
+                                     who(handle)));
 }
 
 static int plugin_cache(void *handle, uint32_t count, uint64_t offset, uint32_t flags)

@@ -68,8 +68,8 @@ static const char *name_refusal(const char *name)
 static bool is_journal(const struct folder *folder, const char *name)
 {
     static const off_t places[] = {0, FORMAT_SUPER_BYTES};
-    int fd = openat(folder->fd, name,
-                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd =
+        openat(folder->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     bool found = false;
     char magic[8];
 

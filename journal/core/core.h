@@ -56,7 +56,8 @@ struct core_image *core_image_add(struct core *c, const struct image_entry *entr
 
 /* Gives the place of an image that has no record in the ring to another one, with a new id.
  * False: it may have one. */
-bool core_image_reuse(struct core *c, struct core_image *image, const struct image_entry *entry);
+bool core_image_reuse(struct core *c, struct core_image *image,
+                      const struct image_entry *entry);
 
 /* Drops an image and every version of it from the map and the table (nbdjournal forget).  Its
  * records in the ring are skipped by recovery from then on, because the table no longer knows

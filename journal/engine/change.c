@@ -153,8 +153,8 @@ static int change_once(const struct change *change)
     return r;
 }
 
-int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset, bool fua,
-                 const struct engine_client *who)
+int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset,
+                 bool fua, const struct engine_client *who)
 {
     const uint8_t *bytes = buf;
     uint32_t atomic_max = d->engine->atomic_max;

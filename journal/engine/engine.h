@@ -98,8 +98,8 @@ void engine_disconnect(struct engine *e, const struct engine_client *who);
 /* Requests.  Any thread.  0 or -errno (EIO, ENOSPC, EINVAL, EROFS, ENOMEM).  Ranges must be
  * inside the image. */
 int engine_read(struct engine_disk *d, void *buf, uint32_t count, uint64_t offset);
-int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset, bool fua,
-                 const struct engine_client *who);
+int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset,
+                 bool fua, const struct engine_client *who);
 int engine_zero(struct engine_disk *d, uint32_t count, uint64_t offset, bool may_trim, bool fua,
                 const struct engine_client *who);
 int engine_trim(struct engine_disk *d, uint32_t count, uint64_t offset, bool fua,

@@ -58,9 +58,9 @@ struct engine_disk {
     uint64_t refused_inode; /* of a file that is not the one that the checkpoint looks for */
     unsigned users GUARDED; /* connections */
     uint64_t used_ns GUARDED;
-    bool writable GUARDED; /* marked, and its entry is durable: changes may be admitted */
+    bool writable GUARDED;       /* marked, and its entry is durable: changes may be admitted */
     int writeback_error GUARDED; /* reported and not yet healed */
-    bool flushed GUARDED;        /* the checkpoint's last step for it was a flush that succeeded */
+    bool flushed GUARDED; /* the checkpoint's last step for it was a flush that succeeded */
 };
 
 struct engine {
@@ -68,8 +68,8 @@ struct engine {
      * request is under way (journal_changing). */
     struct engine_config config; /* without the paths */
     struct journal_file journal; /* storage NULL: a read-only image that has no journal */
-    char *served; /* for engine_served */
-    struct folder *folder; /* dir=; NULL: one image, which stays attached */
+    char *served;                /* for engine_served */
+    struct folder *folder;       /* dir=; NULL: one image, which stays attached */
     uint64_t ring_start, ring_bytes;
     uint64_t seed;
     uint64_t

@@ -104,7 +104,8 @@ static const char *base_name(const char *path)
 
 /* A file that was deleted, or renamed, and another one has its name now.  When all of the old
  * one's data went home before, the journal need not remember it. */
-static void forget_namesake_locked(struct engine *e, const struct image_entry *now) REQUIRES_LOCK
+static void forget_namesake_locked(struct engine *e,
+                                   const struct image_entry *now) REQUIRES_LOCK
 {
     struct core_image *image, *next;
     struct engine_disk *d;
@@ -115,8 +116,8 @@ static void forget_namesake_locked(struct engine *e, const struct image_entry *n
         next = core_image_next(e->core, image);
         if (old->kind != IMAGE_FILE || old->inode == now->inode ||
             memcmp(old->uuid, now->uuid, FORMAT_UUID_BYTES) == 0 ||
-            strcmp(base_name(old->name), base_name(now->name)) != 0 ||
-            e->checkpoint_running || !core_image_is_home(e->core, image))
+            strcmp(base_name(old->name), base_name(now->name)) != 0 || e->checkpoint_running ||
+            !core_image_is_home(e->core, image))
             continue;
         LIST_FOREACH (d, &e->disks, link) {
             if (d->image == image)
@@ -206,7 +207,8 @@ int engine_disk_attach_locked(struct engine *e, struct engine_disk *d, struct st
         report_error("journal %s: no room for image %s: %s%s",
                      e->journal.storage != NULL ? e->journal.storage->name : "(none)",
                      storage->name, strerror(-error),
-                     error == -ENOSPC ? "; its table of images is full until a clean stop" : "");
+                     error == -ENOSPC ? "; its table of images is full until a clean stop"
+                                      : "");
         return error;
     }
     /* A file that the checkpoint looked for under its old name. */
@@ -223,7 +225,8 @@ int engine_disk_attach_locked(struct engine *e, struct engine_disk *d, struct st
 
 /* ---- the list ---- */
 
-struct engine_disk *engine_disk_new_locked(struct engine *e, const char *name, const char *label)
+struct engine_disk *engine_disk_new_locked(struct engine *e, const char *name,
+                                           const char *label)
 {
     struct engine_disk *d = calloc(1, sizeof(*d));
 
@@ -434,7 +437,8 @@ static int open_locked(struct engine *e, const char *name, bool readonly,
     return 0;
 }
 
-int engine_disk_open(struct engine *e, const char *name, bool readonly, struct engine_disk **out)
+int engine_disk_open(struct engine *e, const char *name, bool readonly,
+                     struct engine_disk **out)
 {
     char sole[NAME_MAX + 1];
     int r;

@@ -443,7 +443,8 @@ static int open_folder(struct engine *e, const struct engine_config *config)
 
     if (r == 0)
         r = asprintf(&e->served, "the images in %s", config->dir_path) < 0 ? -ENOMEM : 0;
-    if (r == 0 && path == NULL && asprintf(&default_path, "%s/.journal", config->dir_path) < 0) {
+    if (r == 0 && path == NULL &&
+        asprintf(&default_path, "%s/.journal", config->dir_path) < 0) {
         default_path = NULL;
         r = -ENOMEM;
     }

@@ -107,7 +107,8 @@ static int report_left(struct engine *e)
                 : stats.image_error == 0 ? " (the time was over)"
                 : one                    ? " (the image can't be written)"
                                          : " (an image can't be written)",
-                e->journal.storage->name, one ? " " : "", one ? LIST_FIRST(&e->disks)->label : "");
+                e->journal.storage->name, one ? " " : "",
+                one ? LIST_FIRST(&e->disks)->label : "");
     return stats.aborted ? -EIO : 1;
 }
 
@@ -119,12 +120,11 @@ static void report_untouched(struct engine *e)
     engine_stats_get(e, &stats);
     if (e->journal.storage == NULL || stats.map_nodes == 0)
         return;
-    report_info(
-        "stopped; no client wrote, and what the journal %s holds for %s waits there "
-        "as before; `nbdjournal replay %s%s%s` brings it home",
-        e->journal.storage->name, engine_served(e), e->journal.storage->name,
-        e->folder == NULL ? " " : "",
-        e->folder == NULL ? LIST_FIRST(&e->disks)->label : "");
+    report_info("stopped; no client wrote, and what the journal %s holds for %s waits there "
+                "as before; `nbdjournal replay %s%s%s` brings it home",
+                e->journal.storage->name, engine_served(e), e->journal.storage->name,
+                e->folder == NULL ? " " : "",
+                e->folder == NULL ? LIST_FIRST(&e->disks)->label : "");
 }
 
 static int remove_mark(struct engine *e, struct core_image *image) EXCLUDES_LOCK

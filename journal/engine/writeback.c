@@ -117,7 +117,8 @@ static int copy_run_home(struct engine_disk *d, const struct checkpoint_step *st
     return r < 0 ? r : (int)n;
 }
 
-static int copy_home(struct engine_disk *d, const struct checkpoint_step *step, const char **what)
+static int copy_home(struct engine_disk *d, const struct checkpoint_step *step,
+                     const char **what)
 {
     bool from_journal = false;
     size_t i = 0;

@@ -117,11 +117,11 @@ struct image_entry {
     uint8_t uuid[FORMAT_UUID_BYTES]; /* given by us, also in the image's mark */
     uint32_t id; /* from 1, never reused while the ring holds records of it */
     enum image_kind kind;
-    uint32_t flags; /* IMAGE_FLAG_x */
+    uint32_t flags;      /* IMAGE_FLAG_x */
     uint32_t mark_epoch; /* of the mark that it bears; 0: not known */
-    uint64_t size;  /* bytes, 1..2^63-1 */
-    uint64_t fsid;  /* file: the file system's id (statfs); block device: see attach.h */
-    uint64_t inode; /* file: inode; block device: its device number */
+    uint64_t size;       /* bytes, 1..2^63-1 */
+    uint64_t fsid;       /* file: the file system's id (statfs); block device: see attach.h */
+    uint64_t inode;      /* file: inode; block device: its device number */
     char name[FORMAT_NAME_BYTES + 1]; /* path when it was last opened, for people */
 };
 

@@ -29,7 +29,6 @@ int files_make(void **state, uint64_t image_bytes, uint64_t journal_bytes)
     return 0;
 }
 
-
 void drop_staging(const char *journal)
 {
     uint8_t uuid[FORMAT_UUID_BYTES];

@@ -139,7 +139,8 @@ static void *write_until_failure(void *arg)
     memset(block, 'z', sizeof(block));
     for (;;) {
         bool failed_before = atomic_load(&seen_failure);
-        int r = engine_write(served_disk(engine), block, sizeof(block), (uintptr_t)arg * 4096, true, NULL);
+        int r = engine_write(served_disk(engine), block, sizeof(block), (uintptr_t)arg * 4096,
+                             true, NULL);
 
         if (r != 0) {
             CHECK(r == -EIO);

@@ -54,8 +54,8 @@ static void *write_for_ever(void *arg)
 
         atomic_store(&shared->sent[client], number);
         fill(block, client, number);
-        CHECK(engine_write(served_disk(engine), block, BLOCK, place_of(client, number), number % 7 == 0,
-                           NULL) == 0);
+        CHECK(engine_write(served_disk(engine), block, BLOCK, place_of(client, number),
+                           number % 7 == 0, NULL) == 0);
         atomic_store(&shared->answered[client], number);
         if (number % 50 == client)
             CHECK(engine_flush(served_disk(engine), NULL) == 0);
@@ -81,7 +81,8 @@ static void check_client(unsigned client)
 
     for (unsigned slot = 0; slot < SLOTS; slot++) {
         uint64_t number;
-        assert_int_equal(engine_read(served_disk(engine), got, BLOCK, place_of(client, slot)), 0);
+        assert_int_equal(engine_read(served_disk(engine), got, BLOCK, place_of(client, slot)),
+                         0);
         memcpy(&number, got, sizeof(number));
         if (number > newest)
             newest = number;
@@ -89,7 +90,8 @@ static void check_client(unsigned client)
     assert_true(newest >= atomic_load(&shared->answered[client]));
     assert_true(newest <= atomic_load(&shared->sent[client]));
     for (uint64_t number = newest; number > 0 && number + SLOTS > newest; number--) {
-        assert_int_equal(engine_read(served_disk(engine), got, BLOCK, place_of(client, number)), 0);
+        assert_int_equal(engine_read(served_disk(engine), got, BLOCK, place_of(client, number)),
+                         0);
         fill(wanted, client, number);
         assert_memory_equal(got, wanted, BLOCK);
     }

@@ -25,7 +25,8 @@ static void test_memory(void **state)
         uint64_t offset = random_next(&seed) % (DISK / 64) * 64;
 
         model[offset] = i;
-        assert_int_equal(engine_write(served_disk(e), &model[offset], 1, offset, false, NULL), 0);
+        assert_int_equal(engine_write(served_disk(e), &model[offset], 1, offset, false, NULL),
+                         0);
     }
     engine_stats_get(e, &stats);
     assert_true(stats.checkpoints > 0);

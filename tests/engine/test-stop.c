@@ -73,7 +73,8 @@ static void *write_for_ever(void *arg)
     int r;
 
     do
-        r = engine_write(served_disk(engine), block, 65536, (uintptr_t)arg * 65536, false, NULL);
+        r = engine_write(served_disk(engine), block, 65536, (uintptr_t)arg * 65536, false,
+                         NULL);
     while (r == 0);
     CHECK(r == -ESHUTDOWN);
     atomic_fetch_add(&refused, 1);

@@ -21,7 +21,8 @@ static void *write_large(void *arg)
     CHECK(buf != NULL);
     for (int round = 0; round < ROUNDS; round++) {
         memset(buf, number * ROUNDS + round + 1, REQUEST);
-        CHECK(engine_write(served_disk(engine), buf, REQUEST, number * REQUEST, true, NULL) == 0);
+        CHECK(engine_write(served_disk(engine), buf, REQUEST, number * REQUEST, true, NULL) ==
+              0);
     }
     free(buf);
     return NULL;
@@ -32,7 +33,8 @@ static void *trim_and_zero(void *arg)
     (void)arg;
     for (int round = 0; round < 50; round++) {
         CHECK(engine_trim(served_disk(engine), REQUEST, DISK - REQUEST, round % 2, NULL) == 0);
-        CHECK(engine_zero(served_disk(engine), REQUEST / 2, DISK - REQUEST, false, false, NULL) == 0);
+        CHECK(engine_zero(served_disk(engine), REQUEST / 2, DISK - REQUEST, false, false,
+                          NULL) == 0);
         CHECK(engine_flush(served_disk(engine), NULL) == 0);
     }
     return NULL;

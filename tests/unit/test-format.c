@@ -540,9 +540,9 @@ static void wrong_fields_of_images(void **state)
     assert_int_equal(super_with(first + 16, 3, 4), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(first + 20, 0, 4), FORMAT_BAD_FIELD); /* kind */
     assert_int_equal(super_with(first + 20, 4, 4), FORMAT_BAD_FIELD);
-    assert_int_equal(super_with(first + 24, 4, 4), FORMAT_BAD_FIELD); /* flags */
+    assert_int_equal(super_with(first + 24, 4, 4), FORMAT_BAD_FIELD);  /* flags */
     assert_int_equal(super_with(first + 28, 10, 4), FORMAT_BAD_FIELD); /* mark_epoch */
-    assert_int_equal(super_with(first + 32, 0, 8), FORMAT_BAD_FIELD); /* size */
+    assert_int_equal(super_with(first + 32, 0, 8), FORMAT_BAD_FIELD);  /* size */
     assert_int_equal(super_with(first + 32, (uint64_t)INT64_MAX + 1, 8), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(first + 56, 1, 1), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(first + 95, 1, 1), FORMAT_BAD_FIELD);
