@@ -112,6 +112,16 @@ static int map_check(struct core *c)
     return c->image_error != 0 ? c->image_error : -EAGAIN;
 }
 
+/* For the last record with its pad, and a seal. */
+#define LSNS_KEPT 4
+
+static int lsns_used_up(void)
+{
+    report_error("the journal has used up its sequence numbers: drain it "
+                 "(nbdjournal replay) and create a new one");
+    return -EIO;
+}
+
 /* Space, map nodes, and nothing else in the way?  0, or what core_append_admit returns. */
 static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
 {
@@ -119,11 +129,8 @@ static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
 
     if (c->error != 0 || c->life == CORE_STOPPED)
         return -EIO; /* P4 */
-    if (c->last_lsn >= FORMAT_LSN_MAX - 2) {
-        report_error("the journal has used up its sequence numbers: drain it "
-                     "(nbdjournal replay) and create a new one");
-        return -EIO;
-    }
+    if (c->last_lsn >= FORMAT_LSN_MAX - LSNS_KEPT)
+        return lsns_used_up();
     if (need + reserve > core_free_space(c)) {
         c->space_wanted = true;
         return c->image_error != 0 ? c->image_error : -EAGAIN; /* P8: bounded, not for ever */
@@ -221,23 +228,30 @@ int core_append_again(struct core *c, struct append *a, struct core_image *image
     return r;
 }
 
+/* Beyond every lsn that a record behind the cut may have used (format.h).  False: there is none. */
+static bool epoch_lsn(const struct core *c, uint64_t *lsn)
+{
+    uint64_t epochs = c->epoch - c->durable.epoch + PLANTED(3), jump;
+
+    return !__builtin_mul_overflow(epochs, 1 + c->sb.ring_bytes / FORMAT_UNIT, &jump) &&
+           !__builtin_add_overflow(c->last_lsn, jump, lsn) && *lsn < FORMAT_LSN_MAX - LSNS_KEPT;
+}
+
 int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us)
 {
+    uint64_t lsn;
+
     assert(c->life == CORE_ACTIVATED && TAILQ_EMPTY(&c->inflight));
     assert(c->head % c->sb.sector_bytes == 0);
     if (c->error != 0)
         return -EIO;
     if (2 * (uint64_t)c->sb.sector_bytes > core_free_space(c))
         return -EAGAIN;
+    if (!epoch_lsn(c, &lsn))
+        return lsns_used_up();
     *a = (struct append){.state = APPEND_ADMITTED};
     a->record = (struct record){
-        .kind = RECORD_EPOCH,
-        /* Beyond every lsn that a record behind the cut may have used (format.h). */
-        .lsn = c->last_lsn + (uint64_t)(c->epoch - c->durable.epoch + PLANTED(3)) *
-                                 (1 + c->sb.ring_bytes / FORMAT_UNIT),
-        .cut_lsn = c->last_lsn,
-        .time_us = now_us,
-    };
+        .kind = RECORD_EPOCH, .lsn = lsn, .cut_lsn = c->last_lsn, .time_us = now_us};
     if (PLANTED(26)) /* lsns of the epoch that was lost are given again */
         a->record.lsn = c->last_lsn + 1;
     core_record_place(c, &a->record, format_span(0), a->header);
