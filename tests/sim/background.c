@@ -311,7 +311,9 @@ static enum job_result activate_super(struct world *w, struct activator *a)
         return r;
     core_super_end(w->core, &a->plan, a->super.error);
     a->plan_out = false;
-    a->state = a->super.error == 0 ? ACTIVATOR_EPOCH : ACTIVATOR_FAILED;
+    a->state = a->super.error != 0 ? ACTIVATOR_FAILED
+               : w->tool           ? ACTIVATOR_DONE
+                                   : ACTIVATOR_EPOCH;
     return JOB_RAN;
 }
 

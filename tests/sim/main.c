@@ -125,6 +125,7 @@ static bool met_all(const struct world_counts *c)
         {"faults", c->faults},
         {"aborts", c->aborts},
         {"records carried", c->carried},
+        {"offline replays", c->replays},
     };
     bool all = true;
 

@@ -243,7 +243,8 @@ static int drain_checkpoint(struct drain *d, bool clean)
     return r;
 }
 
-static int drain_all(struct drain *d)
+/* As a server does, or (no EPOCH record) as nbdjournal replay. */
+static int drain_all(struct drain *d, bool by_server)
 {
     struct super_plan plan;
     struct append epoch;
@@ -253,6 +254,8 @@ static int drain_all(struct drain *d)
         return r;
     drain_super(d, &plan);
     core_super_end(d->core, &plan, 0);
+    if (!by_server)
+        return drain_checkpoint(d, true);
     r = core_epoch_begin(d->core, &epoch, 0);
     if (r == -EAGAIN) {
         r = drain_checkpoint(d, false);
@@ -262,8 +265,7 @@ static int drain_all(struct drain *d)
     if (r < 0)
         return r;
     drain_append(d, &epoch);
-    r = drain_checkpoint(d, true);
-    return r;
+    return drain_checkpoint(d, true);
 }
 
 /* Activates a recovered core, brings everything home and stops clean.  Afterwards the images
@@ -273,7 +275,8 @@ bool recover_drain(struct world *w, const char *state, struct core *core, uint8_
 {
     struct drain drain = {.w = w, .core = core, .journal = journal, .images = images};
     struct recovered again;
-    int r = drain_all(&drain);
+    bool by_server = !w->setup.last_lsns && w->event % 2 == 0;
+    int r = drain_all(&drain, by_server);
 
     if (r < 0) {
         world_fail(w, "P5", state, "a recovered journal can't be drained: %s", strerror(-r));

@@ -197,6 +197,10 @@ static void make_disks(struct world *w)
             setup->sector_bytes * rng_below(&w->rng, setup->ring_bytes / setup->sector_bytes);
         sb.tail.lsn = rng_chance(&w->rng, 50) ? (UINT64_C(1) << 32) - rng_below(&w->rng, 300)
                                               : rng_below(&w->rng, UINT64_C(1) << 50);
+        if (rng_chance(&w->rng, 4)) { /* the last ones: writing ends with an error */
+            sb.tail.lsn = FORMAT_LSN_MAX - rng_below(&w->rng, 4000);
+            w->setup.last_lsns = true;
+        }
         sb.tail.chain = rng_next(&w->rng);
         sb.ring_written = setup->ring_bytes;
         w->lsn_max = sb.tail.lsn;
@@ -228,7 +232,8 @@ static void make_disks(struct world *w)
 static void life_reset(struct world *w)
 {
     w->life_step = 0;
-    w->quiet = false;
+    w->tool = rng_chance(&w->rng, 6);
+    w->quiet = w->tool;
     w->stopped_clean = false;
     w->journal_barrier = NULL;
     w->commits_ended = 0;
@@ -282,6 +287,7 @@ static bool life_start(struct world *w)
         }
     }
     w->counts->lives++;
+    w->counts->replays += w->tool;
     story(w, "life %u begins: %llu records, cut at lsn %llu%s", w->life,
           (unsigned long long)found.result.records, (unsigned long long)found.result.cut.lsn,
           found.clean ? ", clean" : "");
@@ -538,11 +544,13 @@ static bool somebody_has_no_space(const struct world *w)
 static void run_life(struct world *w, struct check *check)
 {
     uint64_t steps = rng_range(&w->rng, 1, w->setup.life_steps);
-    enum fate fate = choose_fate(w);
+    enum fate fate = w->tool && rng_chance(&w->rng, 60) ? FATE_STOP : choose_fate(w);
 
     if (w->setup.restless && rng_chance(&w->rng, w->died_full ? 90 : 40))
         steps = rng_range(&w->rng, 1, w->died_full ? 50 : 30);
     while (!w->failed && w->life_step < steps) {
+        if (w->tool && w->activator.state >= ACTIVATOR_DONE)
+            break;
         if (!step_or_wait(w)) {
             if (w->activator.state != ACTIVATOR_FAILED)
                 world_fail(w, "P8", NULL, "everybody waits");

@@ -242,6 +242,7 @@ struct world_setup {
     uint64_t listed_max;     /* up to so many crash states of an event are all tried */
     bool restless;           /* many short lives */
     bool slow_reads, slow_prewrites;
+    bool last_lsns; /* the sequence numbers come to their end */
     enum fault_kind fault;
 };
 
@@ -251,7 +252,7 @@ struct world_counts {
     uint64_t kills, power_cuts, stops, activations, commits, checkpoints;
     uint64_t changes, answers, flushes, fuas, reads, splits;
     uint64_t laps, pads, space_waits, epoch_checkpoints, journal_reads, submits;
-    uint64_t faults, aborts, carried;
+    uint64_t faults, aborts, carried, replays;
     uint64_t states_kill, states_listed, states_sampled, states_scribbled;
     uint64_t states_drained, states_replayed;
 };
@@ -294,6 +295,7 @@ struct world {
     unsigned sick_image; /* FAULT_IMAGE_SICK: from event to event */
     uint64_t sick_from, sick_to;
     bool had_fault;
+    bool tool;          /* nbdjournal replay: activates, drains, stops; appends nothing */
     bool quiet;         /* no new requests */
     bool stopped_clean; /* a CLEAN superblock is durable */
 
