@@ -364,17 +364,63 @@ static void test_rally_waits(void **state)
     desk_close(&d);
 }
 
+/* Clients 1 .. clients come back after their delays, all are answered together. */
+static void learn_delays(struct desk *d, const uint64_t *delays, unsigned clients,
+                         uint64_t duration)
+{
+    for (unsigned round = 0; round < 60; round++) {
+        uint64_t end = d->now;
+        for (unsigned i = 0; i < clients; i++) {
+            d->now = end + delays[i];
+            arrive(d, 1 + i);
+        }
+        commit(d, duration, 4096);
+    }
+}
+
 static void test_rally_go_stays(void **state)
 {
+    static const uint64_t delays[] = {50 * US, 55 * US, 60 * US, 1500 * US};
     struct desk d = desk_of("rally");
 
     (void)state;
-    rounds(&d, 3, 50, 50 * US);
-    d.now += 5 * MS; /* far beyond what pays */
+    learn_delays(&d, delays, 4, 2 * MS);
+    d.now += 80 * US;
+    for (unsigned i = 1; i <= 3; i++)
+        arrive(&d, i);
+    assert_int_equal(wait_asked(&d), 0); /* the fourth is too far */
+    /* When it was near, it would be waited for. */
+    d.now += 1320 * US;
+    assert_int_equal(wait_asked(&d), 0);
+    assert_false(arrive(&d, 9));
+    assert_int_equal(wait_asked(&d), 0);
+    desk_close(&d);
+
+    d = desk_of("rally");
+    learn_delays(&d, delays, 4, 2 * MS);
+    d.now += 80 * US;
+    for (unsigned i = 1; i <= 3; i++)
+        arrive(&d, i);
+    d.now += 1320 * US;
+    assert_true(wait_asked(&d) > 0);
+    desk_close(&d);
+}
+
+/* However many would come: not longer than F. */
+static void test_rally_at_most_fixed(void **state)
+{
+    static const uint64_t delays[] = {50 * US, 3000 * US, 3010 * US, 3020 * US};
+    struct desk d = desk_of("rally");
+    uint64_t wait, since;
+
+    (void)state;
+    learn_delays(&d, delays, 4, MS);
+    d.now += 50 * US;
     arrive(&d, 1);
-    assert_int_equal(wait_asked(&d), 0);
-    assert_false(arrive(&d, 2));
-    assert_int_equal(wait_asked(&d), 0);
+    since = d.now;
+    while ((wait = wait_asked(&d)) > 0)
+        d.now += wait;
+    assert_in_range(d.now - since, 0, MS + US);
     desk_close(&d);
 }
 
@@ -713,6 +759,18 @@ static void test_clock_disorder(void **state)
     assert_in_range(until, d.now - 20 * US + 1, d.now + 100 * US);
     assert_true(batch_arrive(d.batch, 2, 2, d.now - 10 * US));
     assert_int_equal(wait_asked(&d), 0);
+
+    /* Much of it doesn't make our time run faster. */
+    for (unsigned i = 0; i < 20; i++) {
+        batch_commit_begin(d.batch, d.now);
+        for (unsigned k = 0; k < 100; k++) {
+            d.now += 10 * US;
+            batch_arrive(d.batch, 3, 3, d.now);
+            batch_arrive(d.batch, 4, 4, d.now - 20 * US);
+        }
+        batch_commit_end(d.batch, d.now, 4096, 0);
+    }
+    assert_near(stats_of(&d).commit_ns, MS, US);
     desk_close(&d);
 }
 
@@ -753,6 +811,17 @@ static void test_reuse(void **state)
     assert_int_equal(stats_of(&d).forgotten, 3);
     arrive(&d, 1); /* still there */
     assert_int_equal(stats_of(&d).forgotten, 3);
+    desk_close(&d);
+
+    /* And nobody is held back for it. */
+    config.connections = 2;
+    d = desk_open(config);
+    rounds(&d, 2, 50, 50 * US);
+    d.now += 50 * US;
+    arrive(&d, 2);
+    assert_true(wait_asked(&d) > 0);
+    assert_true(arrive(&d, 3)); /* in the place of 1 */
+    assert_int_equal(wait_asked(&d), 0);
     desk_close(&d);
 }
 
@@ -812,6 +881,7 @@ int main(void)
         cmocka_unit_test(test_rally_lone),
         cmocka_unit_test(test_rally_waits),
         cmocka_unit_test(test_rally_go_stays),
+        cmocka_unit_test(test_rally_at_most_fixed),
         cmocka_unit_test(test_rally_slow),
         cmocka_unit_test(test_rally_disconnect),
         cmocka_unit_test(test_rally_depth),
