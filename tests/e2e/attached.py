@@ -12,11 +12,15 @@ nbdfuse sends the loop device's flushes as NBD flushes, its discards as trims.  
 nbdfuse aborts or answers with errors; what stood on it has to go before it can be attached again.
 """
 import atexit
+import fcntl
 import os
 import subprocess
 import time
 
 import harness
+
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81  # linux/loop.h
+LOW_SLOT = 1000
 
 
 def requires():
@@ -54,26 +58,50 @@ def eventually(what, condition):
 
 
 class Disk:
-    def __init__(self, server):
+    def __init__(self, server, name="disk"):
+        """server: what has a uri."""
         self.server = server
-        self.fuse = harness.path("fuse")
-        self.mnt = harness.path("mnt")
+        self.fuse = harness.path(f"{name}.fuse")
+        self.mnt = harness.path(f"{name}.mnt")
         os.makedirs(self.fuse, exist_ok=True)
         os.makedirs(self.mnt, exist_ok=True)
         self.process = None
         self.device = None
+        self.slot = None
         # Runs before the harness ends the server and removes the directory.
         atexit.register(self.drop)
 
     def attach(self):
-        file, ready = os.path.join(self.fuse, "disk"), harness.path("fuse.pid")
+        file, ready = os.path.join(self.fuse, "disk"), self.fuse + ".pid"
         if os.path.exists(ready):
             os.unlink(ready)
         with open(harness.log, "ab") as out:
             self.process = subprocess.Popen(["nbdfuse", "-P", ready, file, self.server.uri],
                                             stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         eventually("nbdfuse is ready", lambda: os.path.exists(ready) or self.process.poll() is not None)
-        self.device = run("losetup", "-f", "--show", file).strip()
+        if self.slot is None:
+            self.device = run("losetup", "-f", "--show", file).strip()
+        else:
+            run("losetup", self.slot, file)
+            self.device = self.slot
+
+    def always_the_same_device(self):
+        """As a disk in its slot.  The lowest free loop device may be another one each time."""
+        with open("/dev/loop-control") as control:
+            for number in range(LOW_SLOT, LOW_SLOT + 1000):
+                try:
+                    fcntl.ioctl(control, LOOP_CTL_ADD, number)
+                    break
+                except FileExistsError:
+                    pass
+        self.slot = f"/dev/loop{number}"
+        atexit.register(self._leave_slot, number)
+        atexit.register(self.drop)
+
+    @staticmethod
+    def _leave_slot(number):
+        with open("/dev/loop-control") as control:
+            fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
 
     def mount(self, *options):
         run("mount", *options, self.device, self.mnt)

@@ -1,6 +1,6 @@
-"""A machine whose power can be cut: image and journal on an ext4, on a disk with a volatile cache.
+"""A machine whose power can be cut: two disks with volatile caches, one for the image, one for the journal.
 
-    machine = power.Machine(seed)
+    machine = power.FileMachine(seed)
     machine.new_image("8M")
     machine.server.start()
     timer = machine.cut_after(0.5)
@@ -9,9 +9,11 @@
     machine.boot_again()
     machine.server.start()
 
-Of each sector that was written and not flushed since, the disk has the newest version after a cut, an
-older one, or none.  The server finds another boot id then, and an empty /dev/shm.
+A flush of one disk does nothing for the other.  Of each sector that was written and not flushed since, a
+disk has the newest version after a cut, an older one, or none.  The server finds another boot id then,
+and an empty /dev/shm.
 """
+import atexit
 import os
 import random
 import signal
@@ -25,12 +27,9 @@ import nbd
 import attached
 import harness
 
-SECTOR = 512
-
 
 def requires():
     attached.requires()
-    harness.requires_program("mkfs.ext4")
     if subprocess.run(["nbdkit", "python", "--dump-plugin"], capture_output=True).returncode != 0:
         harness.skip("nbdkit has no python plugin")
 
@@ -38,10 +37,11 @@ def requires():
 class VolatileDisk:
     """See volatile_disk.py."""
 
-    def __init__(self, size):
-        self.directory = harness.path("volatile")
-        self.socket = harness.path("volatile.sock")
+    def __init__(self, name, size, sector):
+        self.directory = harness.path(name)
+        self.socket = harness.path(f"{name}.sock")
         self.uri = f"nbd+unix:///?socket={self.socket}"
+        self.sector = sector
         os.mkdir(self.directory)
         for name in ("now", "stable", "cached"):
             with open(self.file(name), "wb") as file:
@@ -73,10 +73,10 @@ class VolatileDisk:
             while header := cached.read(16):
                 offset, length = (int.from_bytes(header[at:at + 8], "little") for at in (0, 8))
                 data = cached.read(length)
-                for at in range(0, len(data), SECTOR):
-                    versions.setdefault(offset + at, []).append(data[at:at + SECTOR])
+                for at in range(0, len(data), self.sector):
+                    versions.setdefault(offset + at, []).append(data[at:at + self.sector])
         # Nothing of the cache, all of it, or a mixture.
-        saved = rng.choice((0, 1, 0.03, 0.5, 0.97))
+        saved = rng.choice((0, 1, 0.03, 0.5, 0.97, 0.995))
         with open(self.file("stable"), "r+b") as stable:
             for offset, data in versions.items():
                 if rng.random() < saved:
@@ -87,44 +87,58 @@ class VolatileDisk:
 
 
 class Machine:
-    def __init__(self, seed, size=128 << 20, parameters=()):
+    def __init__(self, seed, image_size, journal_size, sector, parameters):
         requires()
         self.random = random.Random(seed)
-        self.volatile = VolatileDisk(size)
-        self.disk = attached.Disk(self.volatile)
+        self.volatile = [VolatileDisk("image", image_size, sector), VolatileDisk("journal", journal_size, sector)]
+        self.disks = [attached.Disk(volatile, os.path.basename(volatile.directory) + "-disk")
+                      for volatile in self.volatile]
         self.boot_id = harness.path("boot_id")
-        self.server = harness.Server(None, parameters=parameters, start=False)
-        self.server.image = os.path.join(self.disk.mnt, "disk.img")
-        self.server.journal = self.server.image + ".journal"
+        self.plug_in()
+        self._power_on()
+        self.server = harness.Server(None, start=False)
+        # First of all at the end of a failed test: it holds the disks.
+        atexit.register(self._kill_server)
+        self.server.image, self.server.journal = self.prepare()
+        self.server.parameters = [f"journal={self.server.journal}", *parameters]
         self.server.wrapper = [
             "unshare", "-m", "sh", "-ec", f"mount --bind {self.boot_id} /proc/sys/kernel/random/boot_id; "
             'mount -t tmpfs -o size=64M none /dev/shm; exec "$@"', "sh"]
-        self._boot()
-        attached.run("mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", self.disk.device)
-        self.disk.mount()
 
-    def _boot(self):
+    def _kill_server(self):
+        if self.server.process is not None:
+            self.server.process.kill()
+            self.server.process.wait()
+            self.server.process = None
+
+    def plug_in(self):
+        pass
+
+    def prepare(self):
+        """Makes what image and journal live on, returns their paths."""
+        raise NotImplementedError
+
+    def mount(self):
+        pass
+
+    def umount(self):
+        pass
+
+    def _power_on(self):
         with open(self.boot_id, "w") as file:
             file.write(f"{uuid.uuid4()}\n")
-        self.volatile.start()
-        self.disk.attach()
-
-    def new_image(self, size):
-        for file in (self.server.image, self.server.journal):
-            if os.path.exists(file):
-                os.unlink(file)
-        with open(self.server.image, "wb") as file:
-            file.truncate(harness.bytes_of(size))
-            os.fsync(file.fileno())
-        attached.run("sync", "-f", self.disk.mnt)
+        for volatile, disk in zip(self.volatile, self.disks):
+            volatile.start()
+            disk.attach()
 
     def run(self, *command, status=(0,)):
         """A program of this boot."""
         return attached.run(*self.server.wrapper, *command, status=status)
 
     def cut(self):
-        # The power goes for all at once; from now on the disk can't do anything.
-        self.volatile.process.send_signal(signal.SIGKILL)
+        # The power goes for all at once; from now on the disks can't do anything.
+        for volatile in self.random.sample(self.volatile, 2):
+            volatile.process.send_signal(signal.SIGKILL)
         if self.server.process is not None:
             self.server.process.kill()
 
@@ -138,9 +152,9 @@ class Machine:
         try:
             action()
         except (nbd.Error, AssertionError) as error:
-            # The disk is the first one to go, but it may be the last one that is seen to.
+            # The disks are the first to go, but they may be the last that are seen to.
             for _ in range(40):
-                if self.volatile.process.poll() is not None:
+                if any(volatile.process.poll() is not None for volatile in self.volatile):
                     return
                 time.sleep(0.05)
             raise AssertionError("failed without a cut") from error
@@ -150,14 +164,63 @@ class Machine:
             self.server.process.wait()
             self.server.process = None
         self.server.handles = []
-        self.volatile.kill()
-        self.disk.drop()
-        self.volatile.lose_cache(self.random)
-        self._boot()
-        self.disk.mount()
+        for volatile, disk in zip(self.volatile, self.disks):
+            volatile.kill()
+            disk.drop()
+            volatile.lose_cache(self.random)
+        self._power_on()
+        self.mount()
 
     def shut_down(self):
         """The clean way, when the server was stopped."""
-        self.disk.umount()
-        self.disk.detach()
-        self.volatile.kill()
+        self.umount()
+        for volatile, disk in zip(self.volatile, self.disks):
+            disk.detach()
+            volatile.kill()
+
+
+class FileMachine(Machine):
+    """Image and journal are files on an ext4 each, which expects that sectors are not torn."""
+
+    def __init__(self, seed, parameters=()):
+        super().__init__(seed, 64 << 20, 32 << 20, 4096, parameters)
+
+    def prepare(self):
+        for disk in self.disks:
+            attached.run("mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", disk.device)
+        self.mount()
+        return [os.path.join(disk.mnt, name) for disk, name in zip(self.disks, ("disk.img", "journal"))]
+
+    def mount(self):
+        for disk in self.disks:
+            disk.mount()
+
+    def umount(self):
+        for disk in self.disks:
+            disk.umount()
+
+    def new_image(self, size):
+        for file in (self.server.image, self.server.journal):
+            if os.path.exists(file):
+                os.unlink(file)
+        with open(self.server.image, "wb") as file:
+            file.truncate(harness.bytes_of(size))
+        for disk in self.disks:
+            attached.run("sync", "-f", disk.mnt)
+
+
+class DeviceMachine(Machine):
+    """Image and journal are block devices, torn at 512 bytes."""
+
+    def __init__(self, seed, parameters=()):
+        super().__init__(seed, 16 << 20, 2 << 20, 512, parameters)
+
+    def plug_in(self):
+        # A loop device is known by its number alone.
+        for disk in self.disks:
+            disk.always_the_same_device()
+
+    def prepare(self):
+        image, journal = (disk.device for disk in self.disks)
+        attached.run(harness.NBDJOURNAL, "create", journal)
+        return image, journal

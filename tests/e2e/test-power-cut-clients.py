@@ -17,9 +17,8 @@ ledger, out = harness.path("ledger"), harness.path("out")
 NBDLOAD = os.path.join(harness.BUILD, "tools/nbdload/nbdload")
 PATTERNS = (["async", "--flush-every=8"], ["flush"], ["fua"], ["mixed", "--read-percent=20", "--flush-every=8"])
 
-machine = power.Machine(rng.random(), parameters=["journal-size=2M"])
+machine = power.DeviceMachine(rng.random())
 server = machine.server
-machine.new_image("16M")
 server.start()
 for number in range(rounds):
     pattern, *options = rng.choice(PATTERNS)
