@@ -148,6 +148,18 @@ static void prepare_part(struct world *w, struct client *client)
     client->state = CLIENT_ADMIT;
 }
 
+static bool submit_begin(struct world *w, struct client *client)
+{
+    uint64_t from, to;
+
+    if (!core_submit_begin(w->core, &from, &to))
+        return false;
+    submit_job_start(w, &client->submit, from, to);
+    client->state = CLIENT_SUBMIT;
+    w->counts->submits++;
+    return true;
+}
+
 static enum job_result admit(struct world *w, struct client *client)
 {
     static const enum record_kind kinds[] = {RECORD_WRITE, RECORD_TRIM, RECORD_ZERO};
@@ -163,11 +175,15 @@ static enum job_result admit(struct world *w, struct client *client)
                               change.kind, request->fua ? RECORD_FLAG_FUA : 0, change.offset,
                               change.length, client->payload_sum, w->event);
 
+    client->waits_for_space = r == -EAGAIN;
     if (r == -EAGAIN) {
-        client->space_generation = core_space_generation(w->core);
-        client->state = CLIENT_SPACE;
         w->counts->space_waits++;
         story(w, "client %u: no space", client->number);
+        /* What was published while another submission was under way waits for this. */
+        if (submit_begin(w, client))
+            return JOB_RAN;
+        client->space_generation = core_space_generation(w->core);
+        client->state = CLIENT_SPACE;
         return JOB_RAN;
     }
     if (r < 0) {
@@ -191,14 +207,9 @@ static enum job_result admit(struct world *w, struct client *client)
 static void submit_or_go_on(struct world *w, struct client *client)
 {
     const struct request *request = &client->request;
-    uint64_t from, to;
 
-    if (core_submit_begin(w->core, &from, &to)) {
-        submit_job_start(w, &client->submit, from, to);
-        client->state = CLIENT_SUBMIT;
-        w->counts->submits++;
+    if (submit_begin(w, client))
         return;
-    }
     client->part_offset += client->part_length;
     if (client->part_offset < request->offset + request->length) {
         prepare_part(w, client);
@@ -222,7 +233,10 @@ static void submitted(struct world *w, struct client *client)
 {
     client->submit.active = false;
     core_submit_end(w->core, client->submit.error);
-    submit_or_go_on(w, client);
+    if (client->waits_for_space)
+        client->state = CLIENT_ADMIT;
+    else
+        submit_or_go_on(w, client);
 }
 
 /* ---- reads ---- */

@@ -125,6 +125,7 @@ struct client {
     uint8_t *payload;
     uint64_t payload_sum;
     uint64_t space_generation;
+    bool waits_for_space;
     struct append record;
     struct append_job append;
     struct submit_job submit;
