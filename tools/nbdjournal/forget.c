@@ -7,6 +7,8 @@
  *     mark is removed.  A crash between the two leaves an image that is marked for a journal
  *     that does not know it: refused, and forget removes the mark.
  *   - The journal is there and does not know the image, which bears its mark: the mark goes.
+ *   - The image is a copy, made with its mark, and the one that it was copied from is in its
+ *     place: what waits is for that one.  The mark of the copy goes.
  *   - The journal is gone: the image's mark, if it names this journal, goes.
  *
  * It works on a damaged journal too: it is the last way out.
@@ -98,6 +100,11 @@ static bool has_mark_of(const struct forgotten *f,
 
 /* ---- the journal is there ---- */
 
+static bool is_this_image(const struct image_entry *now, const struct image_entry *entry)
+{
+    return now->kind == entry->kind && now->fsid == entry->fsid && now->inode == entry->inode;
+}
+
 /* The entry that the words mean: UUID, path, or the file that is there.  image_count: none. */
 static uint32_t find_entry(const struct superblock *sb, const struct forgotten *f,
                            const char *words)
@@ -117,12 +124,31 @@ static uint32_t find_entry(const struct superblock *sb, const struct forgotten *
             continue;
         if (has_mark_of(f, sb->uuid)
                 ? memcmp(f->mark.image_uuid, entry->uuid, FORMAT_UUID_BYTES) == 0
-                : f->now.kind == entry->kind && f->now.fsid == entry->fsid &&
-                      f->now.inode == entry->inode)
+                : is_this_image(&f->now, entry))
             break;
     }
     free(path);
     return i;
+}
+
+/* 1: the image bears the mark by being a copy of the journal's image, which is in its place (the
+ * number of its file system may have changed with a reboot). */
+static int is_copy(const struct forgotten *f, const struct image_entry *entry)
+{
+    struct image_entry original = {0};
+    struct storage *storage = NULL;
+    int r;
+
+    if (f->storage == NULL || is_missing(entry->name))
+        return 0;
+    r = storage_open_file(&storage, entry->name, "image", true, false, false);
+    if (r == 0)
+        r = image_identify(storage, &original);
+    storage_close(storage);
+    if (r < 0)
+        return r;
+    return original.kind == entry->kind && original.inode == entry->inode &&
+           !is_this_image(&original, &f->now);
 }
 
 /* A superblock without this entry. */
@@ -212,8 +238,19 @@ static enum tool_exit forget_in_journal(struct survey *s, struct forgotten *f,
 {
     uint32_t index = find_entry(&s->jf.sb, f, a->image);
 
-    if (index < s->jf.sb.image_count)
-        return forget_entry(s, f, index, a->yes);
+    if (index < s->jf.sb.image_count) {
+        const struct image_entry *entry = &s->jf.sb.images[index];
+        int copy = is_copy(f, entry);
+
+        if (copy < 0)
+            return TOOL_FAILED;
+        if (copy == 0)
+            return forget_entry(s, f, index, a->yes);
+        printf("%s is a copy of %s, for which the journal is: only the mark of the copy is "
+               "removed\n",
+               a->image, entry->name);
+        return remove_mark(f, a->yes);
+    }
     if (f->storage != NULL && has_mark_of(f, s->jf.sb.uuid)) {
         printf("%s is marked for this journal, which does not know it (any more)\n", a->image);
         return remove_mark(f, a->yes);
