@@ -146,6 +146,7 @@ class Server:
         self.socket = path(f"{name}.sock")
         self.uri = f"nbd+unix:///?socket={self.socket}"
         self.filters, self.options, self.parameters = list(filters), list(options), list(parameters)
+        self.serves = None  # instead of file=
         self.wrapper = []  # a command before nbdkit: strace, valgrind
         self.process = None
         self.handles = []
@@ -159,7 +160,7 @@ class Server:
     def command(self):
         command = [*self.wrapper, "nbdkit", "-f", "-P", self.socket + ".pid", "-U", self.socket]
         command += [f"--filter={f}" for f in self.filters] + self.options
-        command += [PLUGIN, f"file={self.image}", *self.parameters]
+        command += [PLUGIN, self.serves or f"file={self.image}", *self.parameters]
         if not any(p.startswith("journal-size=") for p in self.parameters):
             command.append("journal-size=4M")
         return command

@@ -205,6 +205,9 @@ class FileMachine(Machine):
                 os.unlink(file)
         with open(self.server.image, "wb") as file:
             file.truncate(harness.bytes_of(size))
+        self.sync()
+
+    def sync(self):
         for disk in self.disks:
             attached.run("sync", "-f", disk.mnt)
 
