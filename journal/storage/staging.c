@@ -242,15 +242,13 @@ static int staging_write(struct storage *s, const struct iovec *iov, int iov_cou
  * hole where records were (P4). */
 static int check_length(const struct staging *g)
 {
-    struct stat st;
+    int64_t length = g->storage.is_block ? INT64_MAX : storage_length_now(g->direct_fd);
 
-    if (fstat(g->direct_fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        (uint64_t)st.st_size < g->storage.size) {
+    if (length >= 0 && (uint64_t)length < g->storage.size) {
         report_error(
             "journal %s was truncated to %llu bytes by somebody while it is in use (it "
             "had %llu)",
-            g->storage.name, (unsigned long long)st.st_size,
-            (unsigned long long)g->storage.size);
+            g->storage.name, (unsigned long long)length, (unsigned long long)g->storage.size);
         return -EIO;
     }
     return 0;

@@ -117,22 +117,31 @@ static int file_read_cold(struct storage *s, void *buf, size_t count, uint64_t o
     return read_cold_dropping(s, buf, count, offset);
 }
 
+int64_t storage_length_now(int fd)
+{
+    struct statx now;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &now) == -1)
+        return -errno;
+    return now.stx_size;
+}
+
 /* 0 if the file still reaches up to `end`. */
 static int file_still_reaches(struct file_storage *f, uint64_t end)
 {
-    struct stat st;
+    int64_t length;
 
     if (f->storage.is_block)
         return 0;
-    if (fstat(f->storage.fd, &st) == -1)
-        return -errno;
-    if ((uint64_t)st.st_size >= end)
+    length = storage_length_now(f->storage.fd);
+    if (length < 0)
+        return length;
+    if ((uint64_t)length >= end)
         return 0;
     if (!atomic_exchange(&f->shrunk_said, true))
         report_error("%s was truncated to %llu bytes by somebody while it is in use (it had "
                      "%llu): what lies beyond fails from now on",
-                     f->path, (unsigned long long)st.st_size,
-                     (unsigned long long)f->storage.size);
+                     f->path, (unsigned long long)length, (unsigned long long)f->storage.size);
     return -EIO;
 }
 

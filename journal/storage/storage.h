@@ -107,4 +107,10 @@ void storage_close(struct storage *s); /* NULL is allowed */
  * long as before (nbdjournal resize).  0 or -errno; -ENOTSUP: no regular file. */
 int storage_resize(struct storage *s, uint64_t size);
 
+/* The length of a regular file now, in bytes, or -errno.  For questions before each write: unlike
+ * fstat it does not ask for times.  Since Linux 6.13 a time that was looked at gets a new value
+ * with the next write, and where ext4 has no journal every barrier then writes the inode too: half
+ * of a commit. */
+int64_t storage_length_now(int fd);
+
 #endif
