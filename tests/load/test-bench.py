@@ -44,3 +44,12 @@ run = bench("--rounds", "1", "--loads", "flush-8", "--servers", "memory,file+no-
 harness.expect(run.returncode == 1 and "no-such-parameter" in run.stdout, run)
 run = bench("--loads", "no-such-load")
 harness.expect(run.returncode == 2 and "no-such-load" in run.stderr, run)
+
+# On a slow disk, of which nothing is left.
+if os.geteuid() == 0 and os.path.exists("/dev/fuse") and os.path.exists(os.path.join(harness.BUILD, "tests/slow/slowfs")):
+    run = bench("--disk", "ram", "--rounds", "1", "--loads", "flush-8", "--servers", "file")
+    harness.expect(run.returncode == 0 and "| 4 KiB write + flush, 8 clients | per second |" in run.stdout, run)
+    with open("/proc/mounts") as mounts:
+        harness.expect("slow-disk" not in mounts.read(), "a slow disk is left")
+run = bench("--disk", "tape")
+harness.expect(run.returncode == 2 and "tape" in run.stderr, run)
