@@ -11,11 +11,8 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #include "engine_state.h"
-#include "report.h"
 
 struct change {
     enum record_kind kind;
@@ -84,56 +81,25 @@ static int admit(struct engine *e, struct append *a, const struct change *change
     return r;
 }
 
-int engine_record_write(struct engine *e, const struct append *a, const void *payload)
-{
-    const struct record *r = &a->record;
-    struct iovec iov[2] = {
-        {.iov_base = (void *)a->header, .iov_len = FORMAT_RECORD_BYTES},
-        {.iov_base = (void *)payload, .iov_len = r->payload_bytes},
-    };
-
-    if (a->has_pad) {
-        int error = storage_write(e->journal.storage, a->pad_header, FORMAT_RECORD_BYTES,
-                                  engine_file_offset(e, a->pad_position));
-        if (error < 0)
-            return error;
-    }
-    return storage_writev(e->journal.storage, iov, r->payload_bytes != 0 ? 2 : 1,
-                          engine_file_offset(e, r->position));
-}
-
-void engine_record_copied_locked(struct engine *e, struct append *a, int error)
-{
-    if (error < 0) {
-        char what[80];
-        snprintf(what, sizeof(what), "write of %" PRIu32 " bytes at %" PRIu64,
-                 FORMAT_RECORD_BYTES + a->record.payload_bytes,
-                 engine_file_offset(e, a->record.position));
-        engine_abort_locked(e, what, error);
-    }
-    core_append_copied(e->core, a, error);
-    engine_announce_locked(e);
-}
-
 /* P0: waits until this record and all before it are copied.  P1: with fua until they are
  * durable. */
 static int publish(struct engine *e, struct append *a, int error,
                    const struct change *change) EXCLUDES_LOCK
 {
-    LOCK_SCOPE(&e->lock);
+    int r = 0;
 
+    lock_acquire(&e->lock);
     engine_record_copied_locked(e, a, error);
     while (a->state == APPEND_COPIED)
         engine_await_published_locked(e);
     if (a->state == APPEND_FAILED)
-        return -EIO;
-    return change->fua ? engine_commit_wait_locked(e, a->record.lsn, change->who) : 0;
-}
-
-static void submit(struct engine *e) EXCLUDES_LOCK
-{
-    LOCK_SCOPE(&e->lock);
-    engine_submit_all_locked(e);
+        r = -EIO;
+    else if (change->fua)
+        return engine_commit_wait_release(e, a->record.lsn, change->who);
+    else
+        engine_submit_all_locked(e);
+    lock_release(&e->lock);
+    return r;
 }
 
 /* One record; length is at most the atomic maximum for a WRITE (P3). */
@@ -147,10 +113,7 @@ static int change_once(const struct change *change)
     if (r < 0)
         return r;
     r = engine_record_write(e, &a, change->payload);
-    r = publish(e, &a, r, change);
-    if (r == 0 && !change->fua)
-        submit(e);
-    return r;
+    return publish(e, &a, r, change);
 }
 
 int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset,

@@ -6,146 +6,16 @@
  * him, unless he was admitted before it began; he sleeps, and the next commit takes all of
  * those along (natural batching).
  *
- * Two conditions, for the commit in flight and for the next one, in turn: when commit n ends,
- * all sleepers of n are answered at once, and *one* of n+1 is woken to lead.  With a single
- * condition every commit would wake all of the next one's sleepers for nothing.
+ * Two events, for the commit in flight and for the next one, in turn: when commit n ends, *one*
+ * sleeper of n+1 is woken to lead, and all of n are answered at once.  With a single event every
+ * commit would wake all of the next one's sleepers for nothing.  Whom the commit covers sees it
+ * in durable_lsn and goes without the lock: on a condition all of them would queue for it.
  */
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 #include "engine_state.h"
 #include "report.h"
-#include "staging.h"
-
-static void wake_all_locked(struct engine *e) REQUIRES_LOCK
-{
-    condition_broadcast(&e->durable[0]);
-    condition_broadcast(&e->durable[1]);
-    condition_broadcast(&e->gather);
-    condition_broadcast(&e->barrier_free);
-    condition_broadcast(&e->readers);
-    condition_broadcast(&e->work);
-}
-
-void engine_announce_locked(struct engine *e)
-{
-    uint64_t published = core_published_lsn(e->core);
-    uint64_t space = core_space_generation(e->core);
-    bool aborted = core_aborted(e->core);
-    bool aborted_now = aborted && !e->announced_abort;
-    struct admission *first;
-
-    if ((published != e->announced_published || aborted) && e->published_sleepers > 0)
-        condition_broadcast(&e->published);
-    if (space != e->announced_space || aborted_now) {
-        /* The first of the queue; when it is through it wakes the next. */
-        first = TAILQ_FIRST(&e->admissions);
-        if (first != NULL)
-            condition_signal(&first->turn);
-    }
-    if (aborted_now)
-        wake_all_locked(e);
-    else if (!e->checkpoint_running && core_checkpoint_wanted(e->core))
-        condition_signal(&e->work);
-    e->announced_published = published;
-    e->announced_space = space;
-    e->announced_abort = aborted;
-}
-
-void engine_abort_locked(struct engine *e, const char *what, int error)
-{
-    if (!e->abort_reported) {
-        e->abort_reported = true;
-        report_error(
-            "journal %s: %s failed: %s; from now on every write and flush fails, reads "
-            "go on; mend what is wrong with the journal's disk and start again: recovery "
-            "finds all that was flushed",
-            e->journal.storage->name, what, strerror(-error));
-    }
-    core_abort(e->core, error);
-    engine_announce_locked(e);
-}
-
-/* The kernel reports a failed writeback to *one* of the calls that could learn of it: of two
- * barriers at the same time one may succeed although what it covers is lost.  So there is one
- * at a time, and its failure ends the journal before the next one can begin (P4). */
-static int barrier_begin_locked(struct engine *e) REQUIRES_LOCK
-{
-    while (e->barrier_busy)
-        condition_wait(&e->barrier_free, &e->lock);
-    if (core_aborted(e->core))
-        return -EIO;
-    e->barrier_busy = true;
-    return 0;
-}
-
-static void barrier_end_locked(struct engine *e, int error) REQUIRES_LOCK
-{
-    e->barrier_busy = false;
-    condition_signal(&e->barrier_free);
-    if (error < 0)
-        engine_abort_locked(e, "flush", error);
-}
-
-int engine_journal_barrier_locked(struct engine *e)
-{
-    int r = barrier_begin_locked(e);
-
-    if (r < 0)
-        return r;
-    lock_release(&e->lock);
-    r = storage_barrier(e->journal.storage);
-    lock_acquire(&e->lock);
-    barrier_end_locked(e, r);
-    return r;
-}
-
-/* P0's "answered is not durable": what recovery found may be in memory only, in the page cache
- * or in staging.  It becomes durable before anything is built on it. */
-int engine_settle_locked(struct engine *e)
-{
-    int r = barrier_begin_locked(e);
-
-    if (r < 0)
-        return r;
-    lock_release(&e->lock);
-    r = staging_settle(e->journal.storage, e->start_position);
-    lock_acquire(&e->lock);
-    barrier_end_locked(e, r);
-    if (r == 0)
-        e->recovered_durable = true;
-    return r;
-}
-
-int engine_submit_locked(struct engine *e, uint64_t from, uint64_t to)
-{
-    int r;
-
-    lock_release(&e->lock);
-    r = storage_submit(e->journal.storage, engine_file_offset(e, from), to - from);
-    lock_acquire(&e->lock);
-    if (r < 0)
-        engine_abort_locked(e, "submitting records", r);
-    core_submit_end(e->core, r);
-    engine_announce_locked(e);
-    if (e->published_sleepers > 0)
-        condition_broadcast(&e->published); /* a commit waits for the end of submissions, too */
-    return r;
-}
-
-bool engine_submit_all_locked(struct engine *e)
-{
-    uint64_t from, to;
-    bool any = false;
-
-    while (core_submit_begin(e->core, &from, &to)) {
-        engine_submit_locked(e, from, to);
-        any = true;
-    }
-    return any;
-}
 
 static int seal_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
 {
@@ -158,13 +28,6 @@ static int seal_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     lock_acquire(&e->lock);
     engine_record_copied_locked(e, &commit->seal, r);
     return r;
-}
-
-void engine_await_published_locked(struct engine *e)
-{
-    e->published_sleepers++;
-    condition_wait(&e->published, &e->lock);
-    e->published_sleepers--;
 }
 
 /* Carries out a commit that core_commit_begin has planned. */
@@ -196,8 +59,11 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     e->committing = false;
     batch_commit_end(e->batch, ended_ns, commit->mark.position - e->committed_position, r);
     e->committed_position = commit->mark.position;
-    condition_broadcast(&e->durable[number % 2]);
-    condition_signal(&e->durable[(number + 1) % 2]);
+    /* Who leads the next one first: the disk is idle until then. */
+    if (!core_aborted(e->core))
+        atomic_store(&e->durable_lsn, commit->target_lsn);
+    event_wake_one(&e->durable[(number + 1) % 2]);
+    event_wake_all(&e->durable[number % 2]);
     engine_announce_locked(e);
     if (e->config.trace_commits) {
         report_debug("commit %" PRIu64 ": up to lsn %" PRIu64 ", %" PRIu64
@@ -235,27 +101,31 @@ static void gather_locked(struct engine *e) REQUIRES_LOCK
 }
 
 /* Sleeps until the commit in flight has ended, if it covers lsn, or until the next one has, or
- * must be led. */
-static void await_commit_locked(struct engine *e, uint64_t lsn) REQUIRES_LOCK
+ * must be led.  Drops the lock. */
+static void await_commit_release(struct engine *e, uint64_t lsn) RELEASES_LOCK
 {
     bool covered = e->committing && lsn <= e->commit_target_lsn;
+    struct event *end = &e->durable[(e->commit_number + !covered) % 2];
+    uint32_t entered = event_enter(end);
 
-    condition_wait(&e->durable[(e->commit_number + !covered) % 2], &e->lock);
+    lock_release(&e->lock);
+    event_wait(end, entered);
 }
 
-int engine_commit_wait_locked(struct engine *e, uint64_t lsn, const struct engine_client *who)
+int engine_commit_wait_release(struct engine *e, uint64_t lsn, const struct engine_client *who)
 {
     struct commit commit;
     bool gathered = who == NULL;
     int r = core_durable_check(e->core, lsn);
 
-    if (r != -EAGAIN)
-        return r;
-    if (who != NULL)
+    if (r == -EAGAIN && who != NULL)
         arrive_locked(e, lsn, who);
-    while ((r = core_durable_check(e->core, lsn)) == -EAGAIN) {
+    while (r == -EAGAIN) {
         if (e->committing || (e->gathering && who != NULL)) {
-            await_commit_locked(e, lsn);
+            await_commit_release(e, lsn);
+            if (atomic_load(&e->durable_lsn) >= lsn)
+                return 0;
+            lock_acquire(&e->lock);
             gathered = who == NULL;
         } else if (!gathered) {
             gather_locked(e);
@@ -264,11 +134,15 @@ int engine_commit_wait_locked(struct engine *e, uint64_t lsn, const struct engin
             r = core_commit_begin(e->core, &commit, clock_wall_us());
             if (r == 0)
                 r = lead_locked(e, &commit);
-            if (r != 0)
+            if (r != 0) {
                 /* 1, nothing to commit: no such lsn, the core would have said so */
-                return -EIO;
+                r = -EIO;
+                break;
+            }
         }
+        r = core_durable_check(e->core, lsn);
     }
+    lock_release(&e->lock);
     return r;
 }
 
@@ -278,7 +152,8 @@ int engine_commit_all_locked(struct engine *e)
     int r;
 
     if (e->committing) {
-        await_commit_locked(e, 0);
+        await_commit_release(e, 0);
+        lock_acquire(&e->lock);
         return 0;
     }
     r = core_commit_begin(e->core, &commit, clock_wall_us());
@@ -311,11 +186,10 @@ static int flush_recovered_locked(struct engine *e) REQUIRES_LOCK
     return r;
 }
 
-int engine_flush(struct engine_disk *d, const struct engine_client *who)
+/* 0: what a flush of this disk needs is durable.  1: it is *lsn that must be.  -errno. */
+static int flush_target_locked(struct engine_disk *d, uint64_t *lsn) REQUIRES_LOCK
 {
     struct engine *e = d->engine;
-    uint64_t target;
-    LOCK_SCOPE(&e->lock);
 
     engine_touch_locked(e);
     while (e->life == ENGINE_ACTIVATING)
@@ -323,10 +197,23 @@ int engine_flush(struct engine_disk *d, const struct engine_client *who)
     if (e->life == ENGINE_INERT)
         return flush_recovered_locked(e);
     /* P1: everything that was answered before this flush came. */
-    target = core_flush_target(e->core, d->image);
-    if (target == 0) {
-        e->empty_flushes++;
-        return 0;
-    }
-    return engine_commit_wait_locked(e, target, who);
+    *lsn = core_flush_target(e->core, d->image);
+    if (*lsn != 0)
+        return 1;
+    e->empty_flushes++;
+    return 0;
+}
+
+int engine_flush(struct engine_disk *d, const struct engine_client *who)
+{
+    struct engine *e = d->engine;
+    uint64_t lsn = 0;
+    int r;
+
+    lock_acquire(&e->lock);
+    r = flush_target_locked(d, &lsn);
+    if (r == 1)
+        return engine_commit_wait_release(e, lsn, who);
+    lock_release(&e->lock);
+    return r;
 }

@@ -4,7 +4,9 @@
  *   serve_disk.c    a disk: attach, compare, detach           nbdkit's threads, writeback
  *   serve_start.c   threads, first writable client            nbdkit's threads
  *   change.c        write, zero, trim: admit, copy, publish   "
- *   commit_wait.c   flush: join a commit or lead one          ", loop, writeback
+ *   commit_wait.c   flush: join a commit or lead one          ", loop, stop
+ *   records.c       the journal's file: write, submit, sync   ", writeback
+ *   announce.c      wakes who waits for what has changed      all
  *   serve_read.c    read, extents, cache                      "
  *   writeback.c     checkpoints, the ring's first lap         writeback thread, stop
  *   loop.c          commit interval, idle drain               loop thread
@@ -82,8 +84,9 @@ struct engine {
 
     struct lock lock;
     struct condition published;
-    struct condition durable[2]; /* of commit number n: [n % 2] */
-    struct condition gather;     /* the leader that holds a commit back */
+    struct event durable[2];      /* the end of commit number n: [n % 2] */
+    _Atomic uint64_t durable_lsn; /* all up to it is; behind the core's for a moment */
+    struct condition gather;      /* the leader that holds a commit back */
     struct condition work;
     struct condition readers;
     struct condition barrier_free;
@@ -177,41 +180,43 @@ int engine_random_uuid(uint8_t uuid[FORMAT_UUID_BYTES]);
 int engine_disk_writable_locked(struct engine_disk *d) REQUIRES_LOCK;
 
 /* Tells the sleepers what has changed in the core.  To be called after every call into the core
- * that publishes, frees space, or aborts.  commit_wait.c */
+ * that publishes, frees space, or aborts.  announce.c */
 void engine_announce_locked(struct engine *e) REQUIRES_LOCK;
 
 /* P4: the journal can't be trusted any more: `what` ("flush", "write of 5 bytes at 8") failed.
- * Reported once.  commit_wait.c */
+ * Reported once.  announce.c */
 void engine_abort_locked(struct engine *e, const char *what, int error) REQUIRES_LOCK;
 
-/* Writes a record that was admitted.  Without the lock.  change.c */
+/* Writes a record that was admitted.  Without the lock.  records.c */
 int engine_record_write(struct engine *e, const struct append *a, const void *payload);
-/* After it: publishes it, and says why if it failed.  change.c */
+/* After it: publishes it, and says why if it failed.  records.c */
 void engine_record_copied_locked(struct engine *e, struct append *a, int error) REQUIRES_LOCK;
 
-/* Sleeps until something was published, or a submission ended.  commit_wait.c */
+/* Sleeps until something was published, or a submission ended.  records.c */
 void engine_await_published_locked(struct engine *e) REQUIRES_LOCK;
 /* Carries out a submission that the core has planned.  Drops the lock meanwhile.
- * commit_wait.c */
+ * records.c */
 int engine_submit_locked(struct engine *e, uint64_t from, uint64_t to) REQUIRES_LOCK;
 /* Submits what has piled up, so that a flush finds little left.  True if there was any.
- * commit_wait.c */
+ * records.c */
 bool engine_submit_all_locked(struct engine *e) REQUIRES_LOCK;
 /* Returns when everything up to lsn is durable, or -EIO.  `who` waits (NULL: nobody who could
- * be
- * company).  Drops the lock while it waits.  commit_wait.c */
-int engine_commit_wait_locked(struct engine *e, uint64_t lsn,
-                              const struct engine_client *who) REQUIRES_LOCK;
+ * be company).  Called with the lock, returns without.  commit_wait.c */
+int engine_commit_wait_release(struct engine *e, uint64_t lsn,
+                               const struct engine_client *who) RELEASES_LOCK;
 /* Leads a commit of all that is admitted, or waits for the end of the one in flight.
  * commit_wait.c */
 int engine_commit_all_locked(struct engine *e) REQUIRES_LOCK;
-/* Makes what recovery found durable, once.  Drops the lock meanwhile.  commit_wait.c */
+/* Makes what recovery found durable, once.  Drops the lock meanwhile.  records.c */
 int engine_settle_locked(struct engine *e) REQUIRES_LOCK;
-/* One barrier of the journal; a failure aborts.  Drops the lock meanwhile.  commit_wait.c */
+/* One barrier of the journal; a failure aborts.  Drops the lock meanwhile.  records.c */
 int engine_journal_barrier_locked(struct engine *e) REQUIRES_LOCK;
 
-/* Notes a request.  loop.c */
-void engine_touch_locked(struct engine *e) REQUIRES_LOCK;
+/* Notes a request. */
+static inline void engine_touch_locked(struct engine *e) REQUIRES_LOCK
+{
+    e->request_ns = clock_now_ns();
+}
 /* After a change was admitted: sees to it that the loop commits and drains it in time. */
 void engine_arm_locked(struct engine *e) REQUIRES_LOCK;
 /* Before the thread: nothing but memory. 0 or -errno. */

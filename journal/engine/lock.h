@@ -11,16 +11,25 @@
  * lock_release and lock_acquire, which clang follows.
  *
  * Conditions wait by CLOCK_MONOTONIC: a jump of the wall clock neither stalls nor hurries them.
+ *
+ * Who waits for a condition needs the lock again before it goes on: many that are woken at once
+ * queue for it, and each hand-over is two more calls of the kernel.  An event is for sleepers
+ * that need no lock any more when they are woken.
  */
 #ifndef JOURNAL_LOCK_H
 #define JOURNAL_LOCK_H
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifdef __clang__
 #define LOCK_ANNOTATION(x) __attribute__((x))
@@ -38,6 +47,7 @@ struct LOCK_ANNOTATION(capability("mutex")) lock {
 extern struct lock the_lock;
 #define GUARDED LOCK_ANNOTATION(guarded_by(the_lock))
 #define REQUIRES_LOCK LOCK_ANNOTATION(requires_capability(the_lock))
+#define RELEASES_LOCK LOCK_ANNOTATION(release_capability(the_lock))
 #define EXCLUDES_LOCK LOCK_ANNOTATION(locks_excluded(the_lock))
 /* For the lock's own functions, and for code that runs before other threads exist or after they
  * ended. */
@@ -146,6 +156,42 @@ static inline void condition_signal(struct condition *c)
 static inline void condition_broadcast(struct condition *c)
 {
     pthread_cond_broadcast(&c->cond);
+}
+
+/* Counts what has happened; a futex.  All but event_wait needs the lock. */
+struct event {
+    _Atomic uint32_t count;
+    bool awaited; /* somebody may sleep: else nobody need be woken */
+};
+
+/* Announces event_wait; what one waits for is looked at before, and the lock dropped after. */
+static inline uint32_t event_enter(struct event *event) REQUIRES_LOCK
+{
+    event->awaited = true;
+    return atomic_load(&event->count);
+}
+
+/* Sleeps until something has happened since event_enter, or for no reason. */
+static inline void event_wait(struct event *event, uint32_t entered)
+{
+    syscall(SYS_futex, &event->count, FUTEX_WAIT_PRIVATE, entered, NULL, NULL, 0);
+}
+
+static inline void event_wake_one(struct event *event) REQUIRES_LOCK
+{
+    if (!event->awaited)
+        return;
+    atomic_fetch_add(&event->count, 1);
+    syscall(SYS_futex, &event->count, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static inline void event_wake_all(struct event *event) REQUIRES_LOCK
+{
+    if (!event->awaited)
+        return;
+    event->awaited = false;
+    atomic_fetch_add(&event->count, 1);
+    syscall(SYS_futex, &event->count, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 static inline uint64_t clock_now_ns(void)

@@ -24,11 +24,6 @@ struct loop {
     struct engine *engine;
 };
 
-void engine_touch_locked(struct engine *e)
-{
-    e->request_ns = clock_now_ns();
-}
-
 void engine_arm_locked(struct engine *e)
 {
     if (e->uncommitted_ns == 0)

@@ -375,8 +375,6 @@ static struct engine *engine_new(const struct engine_config *config)
     TAILQ_INIT(&e->admissions);
     lock_init(&e->lock);
     condition_init(&e->published);
-    condition_init(&e->durable[0]);
-    condition_init(&e->durable[1]);
     condition_init(&e->gather);
     condition_init(&e->work);
     condition_init(&e->readers);
@@ -521,8 +519,6 @@ void engine_close(struct engine *e) LOCK_UNCHECKED
     folder_close(e->folder);
     free(e->served);
     condition_destroy(&e->published);
-    condition_destroy(&e->durable[0]);
-    condition_destroy(&e->durable[1]);
     condition_destroy(&e->gather);
     condition_destroy(&e->work);
     condition_destroy(&e->readers);

@@ -55,10 +55,13 @@ void engine_threads_end(struct engine *e)
 static int commit_last(struct engine *e) EXCLUDES_LOCK
 {
     uint64_t target;
-    LOCK_SCOPE(&e->lock);
 
+    lock_acquire(&e->lock);
     target = core_commit_all_target(e->core);
-    return target == 0 ? 0 : engine_commit_wait_locked(e, target, NULL);
+    if (target != 0)
+        return engine_commit_wait_release(e, target, NULL);
+    lock_release(&e->lock);
+    return 0;
 }
 
 static void pause_for_retry(struct engine *e) EXCLUDES_LOCK
