@@ -38,6 +38,11 @@ uint64_t core_published_lsn(const struct core *c)
     return c->published_lsn;
 }
 
+bool core_drained(const struct core *c)
+{
+    return c->pool.used == 0 && c->published_lsn == c->last_lsn;
+}
+
 int core_durable_check(const struct core *c, uint64_t lsn)
 {
     if (c->durable.lsn + PLANTED(14) >= lsn) /* off by one */

@@ -180,6 +180,9 @@ uint64_t core_commit_all_target(const struct core *c); /* the same for all image
 uint64_t core_durable_lsn(const struct core *c);
 uint64_t core_published_lsn(const struct core *c);
 
+/* All is in the images: no read needs the map, until the next change is admitted. */
+bool core_drained(const struct core *c);
+
 /* What it says to those who wait: 0 durable: answer; -EAGAIN not yet; -EIO aborted (P4).  */
 int core_durable_check(const struct core *c, uint64_t lsn);
 

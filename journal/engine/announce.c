@@ -39,6 +39,8 @@ void engine_announce_locked(struct engine *e)
         wake_all_locked(e);
     else if (!e->checkpoint_running && core_checkpoint_wanted(e->core))
         condition_signal(&e->work);
+    if (atomic_load(&e->drained) == 0 && core_drained(e->core))
+        atomic_store(&e->drained, ++e->drained_times);
     e->announced_published = published;
     e->announced_space = space;
     e->announced_abort = aborted;

@@ -76,8 +76,10 @@ static int admit(struct engine *e, struct append *a, const struct change *change
         r = try_admit_locked(e, a, change);
     if (r == -EAGAIN)
         r = admit_in_turn_locked(e, a, change);
-    if (r == 0)
+    if (r == 0) {
+        atomic_store(&e->drained, 0);
         engine_arm_locked(e);
+    }
     return r;
 }
 

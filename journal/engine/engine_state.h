@@ -110,6 +110,10 @@ struct engine {
     uint64_t announced_space GUARDED;
     bool announced_abort GUARDED;
     unsigned published_sleepers GUARDED;
+    uint64_t drained_times GUARDED;
+    /* While all is in the images: how often that has come to pass.  Else 0: set by whoever
+     * admits a change, before it can go anywhere.  Readers need no lock for it. */
+    _Atomic uint64_t drained;
 
     TAILQ_HEAD(admission_queue, admission) admissions GUARDED; /* "space" */
 

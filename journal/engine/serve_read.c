@@ -3,6 +3,10 @@
  * The map is asked under the lock; the bytes are fetched without it.  What the plan names in
  * the journal is pinned until core_read_end, and a checkpoint that would write what the plan
  * names in the image waits for it: so the plan stays true while it is carried out (P7).
+ *
+ * While nothing waits in the journal, a read needs neither: many threads would queue for the
+ * lock.  If a change was admitted meanwhile, it may have gone home under the read, which then is
+ * done again in the other way.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -70,13 +74,24 @@ static int segment_read(struct engine_disk *d, const struct read_segment *segmen
     return r;
 }
 
+static bool drained_read(struct engine_disk *d, uint8_t *buf, uint32_t count, uint64_t offset)
+{
+    struct engine *e = d->engine;
+    uint64_t drained = atomic_load(&e->drained);
+
+    if (drained == 0 || storage_read(d->storage, buf, count, offset) < 0)
+        return false; /* an error is for the other way to report */
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load(&e->drained) == drained;
+}
+
 int engine_read(struct engine_disk *d, void *buf, uint32_t count, uint64_t offset)
 {
     struct read_plan plan;
     uint8_t *bytes = buf;
     int r;
 
-    if (count == 0)
+    if (count == 0 || drained_read(d, buf, count, offset))
         return 0;
     r = plan_begin(d, offset, count, &plan);
     if (r < 0)
