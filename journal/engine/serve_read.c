@@ -81,8 +81,8 @@ static bool drained_read(struct engine_disk *d, uint8_t *buf, uint32_t count, ui
 
     if (drained == 0 || storage_read(d->storage, buf, count, offset) < 0)
         return false; /* an error is for the other way to report */
-    atomic_thread_fence(memory_order_seq_cst);
-    return atomic_load(&e->drained) == drained;
+    /* Not a plain load: that might be done before the read. */
+    return atomic_compare_exchange_strong(&e->drained, &drained, drained);
 }
 
 int engine_read(struct engine_disk *d, void *buf, uint32_t count, uint64_t offset)
