@@ -48,6 +48,7 @@ install_version() {
 install_version '/debs/this-*' "$version"
 
 #--- use
+[ -s root-install/usr/share/bash-completion/completions/nbdjournal ] || fail "there is no completion"
 for page in man1/nbdkit-journal-plugin.1 man1/nbdjournal.1 man1/nbdload.1 man5/nbdjournal-format.5; do
     [ -s "root-install/usr/share/man/$page.gz" ] || fail "there is no $page"
 done
