@@ -26,6 +26,7 @@
 NBDKIT_DLL_PUBLIC int journal_debug_commit;
 
 static struct engine *engine;
+static struct control *control;
 
 static void plugin_load(void)
 {
@@ -36,15 +37,38 @@ static void plugin_unload(void)
 {
     engine_close(engine);
     engine = NULL;
+    control_close(control);
+    control = NULL;
     plugin_config_free();
+}
+
+static void serve_control(void *opaque, struct ev_loop *loop)
+{
+    (void)opaque;
+    control_serve(control, engine, loop);
+}
+
+/* Before the engine: what is wrong with the path is said before a journal is created. */
+static int open_control(void)
+{
+    if (plugin_control_path == NULL || plugin_config.recover == ENGINE_RECOVER_ONLY_CHECK)
+        return 0;
+    plugin_config.loop_begin = serve_control;
+    return control_open(&control, plugin_control_path);
 }
 
 static int plugin_get_ready(void)
 {
-    int r;
+    int r = open_control();
 
+    if (r < 0)
+        return plugin_result(r);
     plugin_config.trace_commits = journal_debug_commit;
     r = engine_open(&engine, &plugin_config);
+    if (r < 0) { /* nbdkit ends without calling unload */
+        control_close(control);
+        control = NULL;
+    }
     if (r == -ECANCELED) {
         /* recover=only-check, and all is well: said.  nbdkit has no way to end here with
          * success, and there is nothing yet to clean up: no socket, no pid file, no thread. */
@@ -61,8 +85,11 @@ static int plugin_after_fork(void)
 
 static void plugin_cleanup(void)
 {
-    if (engine != NULL)
-        engine_stop(engine, STOP_SECONDS);
+    if (engine == NULL)
+        return;
+    engine_stop(engine, STOP_SECONDS);
+    control_close(control);
+    control = NULL;
 }
 
 /* ---- exports ---- */
@@ -139,6 +166,11 @@ static const struct engine_client *who(void *handle)
     return &((struct plugin_client *)handle)->who;
 }
 
+static struct stats_client *stats_of(void *handle)
+{
+    return ((struct plugin_client *)handle)->who.stats;
+}
+
 static struct engine_disk *disk_of(void *handle)
 {
     return ((struct plugin_client *)handle)->disk;
@@ -201,34 +233,42 @@ static int plugin_pread(void *handle, void *buf, uint32_t count, uint64_t offset
                         uint32_t flags)
 {
     (void)flags;
-    return plugin_result(engine_read(disk_of(handle), buf, count, offset));
+    return plugin_result(stats_count(stats_of(handle), STATS_READ, count, false,
+                                     engine_read(disk_of(handle), buf, count, offset)));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset,
                          uint32_t flags)
 {
-    return plugin_result(engine_write(disk_of(handle), buf, count, offset,
-                                      flags & NBDKIT_FLAG_FUA, who(handle)));
+    bool fua = flags & NBDKIT_FLAG_FUA;
+    int r = engine_write(disk_of(handle), buf, count, offset, fua, who(handle));
+
+    return plugin_result(stats_count(stats_of(handle), STATS_WRITE, count, fua, r));
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
 {
     (void)flags;
-    return plugin_result(engine_flush(disk_of(handle), who(handle)));
+    return plugin_result(stats_count(stats_of(handle), STATS_FLUSH, 0, false,
+                                     engine_flush(disk_of(handle), who(handle))));
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    return plugin_result(
-        engine_trim(disk_of(handle), count, offset, flags & NBDKIT_FLAG_FUA, who(handle)));
+    bool fua = flags & NBDKIT_FLAG_FUA;
+    int r = engine_trim(disk_of(handle), count, offset, fua, who(handle));
+
+    return plugin_result(stats_count(stats_of(handle), STATS_TRIM, count, fua, r));
 }
 
 /* Always fast, so FAST_ZERO needs no look: one record, whatever the length. */
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
-    return plugin_result(engine_zero(disk_of(handle), count, offset,
-                                     flags & NBDKIT_FLAG_MAY_TRIM, flags & NBDKIT_FLAG_FUA,
-                                     who(handle)));
+    bool fua = flags & NBDKIT_FLAG_FUA;
+    int r = engine_zero(disk_of(handle), count, offset, flags & NBDKIT_FLAG_MAY_TRIM, fua,
+                        who(handle));
+
+    return plugin_result(stats_count(stats_of(handle), STATS_ZERO, count, fua, r));
 }
 
 static int plugin_cache(void *handle, uint32_t count, uint64_t offset, uint32_t flags)

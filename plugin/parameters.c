@@ -32,6 +32,8 @@ struct engine_config plugin_config = {
 
 bool plugin_client_is_peer = true;
 
+char *plugin_control_path;
+
 static char *image_path, *dir_path, *journal_path;
 
 const char plugin_config_help[] =
@@ -49,7 +51,8 @@ const char plugin_config_help[] =
     "min-batch-time=<USEC>     At least so long, if at all.  Default: 0.\n"
     "max-batch-time=<USEC>     Never longer; 0: never.  Default: 15000.\n"
     "client=peer|connection    Who is one client.  Default: peer.\n"
-    "memory=<SIZE>             Bound of the memory for the map.  Default: 256M.";
+    "memory=<SIZE>             Bound of the memory for the map.  Default: 256M.\n"
+    "control=<SOCKET>          Answers `nbdjournal stats` and `top` on this Unix socket.";
 
 static int set_path(char **path, const char *key, const char *value, bool must_exist)
 {
@@ -185,6 +188,8 @@ int plugin_config_set(const char *key, const char *value)
         return set_client(value);
     if (strcmp(key, "recover") == 0)
         return set_recover(value);
+    if (strcmp(key, "control") == 0)
+        return set_path(&plugin_control_path, key, value, false);
     if (strcmp(key, "data") == 0) {
         /* Both journal everything yet. */
         if (strcmp(value, "ordered") == 0 || strcmp(value, "journal") == 0)
@@ -222,13 +227,16 @@ void plugin_config_free(void)
     free(image_path);
     free(dir_path);
     free(journal_path);
+    free(plugin_control_path);
+    plugin_control_path = NULL;
     image_path = dir_path = journal_path = NULL;
 }
 
 void plugin_dump(void)
 {
     printf("journal_format_version=%u\n", FORMAT_VERSION);
-    printf("journal_features=fua,flush,trim,zero,fast-zero,extents,cache,multi-conn,dir\n");
+    printf("journal_features=fua,flush,trim,zero,fast-zero,extents,cache,multi-conn,dir,"
+           "control\n");
     printf("journal_size_min=%" PRIu64 "\n", FORMAT_JOURNAL_MIN);
     printf("journal_size_max=%" PRIu64 "\n", FORMAT_JOURNAL_MAX);
     printf("journal_record_max=%u\n", FORMAT_RECORD_MAX);

@@ -11,7 +11,9 @@
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 
+#include "control.h"
 #include "engine.h"
+#include "stats.h"
 
 /* parameters.c */
 extern struct engine_config plugin_config;
@@ -20,6 +22,8 @@ int plugin_config_set(const char *key, const char *value);
 int plugin_config_complete(void);
 void plugin_dump(void);
 void plugin_config_free(void);
+
+extern char *plugin_control_path; /* control=; NULL: no socket */
 
 extern bool plugin_client_is_peer; /* client=peer, not client=connection */
 

@@ -14,7 +14,7 @@ set -eu -o pipefail
 : "${JOURNAL_BUILD:=$JOURNAL_SOURCE/build}"
 
 # /usr/bin first: nbdsh and the tests in Python need Debian's python3, which has the nbd module.
-PATH=/usr/bin:/usr/sbin:/sbin:$PATH:$JOURNAL_SOURCE/build-deps/bin:$JOURNAL_SOURCE/build-deps/sbin
+PATH=/usr/bin:/usr/sbin:/sbin:$PATH:$JOURNAL_SOURCE/build-deps/bin:$JOURNAL_SOURCE/build-deps/sbin:$JOURNAL_SOURCE/build-deps/usr/bin
 export PATH
 export LC_ALL=C
 

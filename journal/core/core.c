@@ -113,6 +113,16 @@ struct core_image *core_image_next(struct core *c, struct core_image *image)
     return image == NULL ? TAILQ_FIRST(&c->images) : TAILQ_NEXT(image, link);
 }
 
+uint64_t core_tail_position(const struct core *c)
+{
+    return c->tail.position;
+}
+
+uint64_t core_image_dirty_bytes(const struct core_image *image)
+{
+    return image->map.payload_bytes;
+}
+
 bool core_image_is_home(const struct core *c, const struct core_image *image)
 {
     const struct append *a;

@@ -66,6 +66,8 @@ void core_image_drop(struct core *c, struct core_image *image);
 const struct image_entry *core_image_entry(const struct core_image *image);
 /* One after the other; NULL before the first and behind the last. */
 struct core_image *core_image_next(struct core *c, struct core_image *image);
+/* Bytes of it whose newest version is in the journal only. */
+uint64_t core_image_dirty_bytes(const struct core_image *image);
 /* Nothing waits for it: all of its changes are in the image, and durable there. */
 bool core_image_is_home(const struct core *c, const struct core_image *image);
 
@@ -176,6 +178,9 @@ void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_
  * nothing newer than the durable mark: answer at once. */
 uint64_t core_flush_target(const struct core *c, const struct core_image *image);
 uint64_t core_commit_all_target(const struct core *c); /* the same for all images */
+
+/* Of the oldest record that is not home; behind it nothing else is needed. */
+uint64_t core_tail_position(const struct core *c);
 
 uint64_t core_durable_lsn(const struct core *c);
 uint64_t core_published_lsn(const struct core *c);

@@ -41,6 +41,7 @@ static int try_admit_locked(struct engine *e, struct append *a,
 static int admit_in_turn_locked(struct engine *e, struct append *a,
                                 const struct change *change) REQUIRES_LOCK
 {
+    uint64_t begun_ns = clock_now_ns();
     struct admission self, *first;
     int r = -EAGAIN;
 
@@ -60,6 +61,7 @@ static int admit_in_turn_locked(struct engine *e, struct append *a,
     }
     TAILQ_REMOVE(&e->admissions, &self, link);
     condition_destroy(&self.turn);
+    stats_throttled_locked(e, change->who, clock_now_ns() - begun_ns);
     first = TAILQ_FIRST(&e->admissions);
     if (first != NULL)
         condition_signal(&first->turn);
@@ -79,6 +81,7 @@ static int admit(struct engine *e, struct append *a, const struct change *change
     if (r == 0) {
         atomic_store(&e->drained, 0);
         engine_arm_locked(e);
+        stats_admitted_locked(e, a->record.position);
     }
     return r;
 }

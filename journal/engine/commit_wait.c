@@ -64,6 +64,7 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
         atomic_store(&e->durable_lsn, commit->target_lsn);
     event_wake_one(&e->durable[(number + 1) % 2]);
     event_wake_all(&e->durable[number % 2]);
+    stats_commit_locked(e, ended_ns - begun_ns, r);
     engine_announce_locked(e);
     if (e->config.trace_commits) {
         report_debug("commit %" PRIu64 ": up to lsn %" PRIu64 ", %" PRIu64
@@ -166,6 +167,7 @@ void engine_disconnect(struct engine *e, const struct engine_client *who)
 {
     LOCK_SCOPE(&e->lock);
 
+    stats_disconnect_locked(who->stats);
     if (batch_disconnect(e->batch, who->connection, clock_now_ns()))
         condition_signal(&e->gather);
 }

@@ -28,6 +28,8 @@
 
 struct engine;
 struct engine_disk; /* one of its images */
+struct ev_loop;
+struct stats_client;
 
 enum engine_recover {
     /* yes, unless answered writes may be lost: then a person must say yes */
@@ -47,6 +49,10 @@ struct engine_config {
     size_t memory_bytes;       /* bound of the map */
     struct batch_config batch; /* how long a commit waits for company */
     bool trace_commits;        /* a report_debug line for each commit */
+    /* Called by engine_start before the loop's thread begins, to add watchers of the caller's:
+     * they are served by that thread until engine_stop has ended.  NULL: none. */
+    void (*loop_begin)(void *opaque, struct ev_loop *loop);
+    void *loop_opaque;
 };
 
 /* Opens, locks, creates a missing journal (never for an image that is marked for another one),
@@ -91,8 +97,9 @@ uint32_t engine_atomic_max(const struct engine *e);
  * `connection` is not. */
 struct engine_client {
     uint64_t client, connection;
+    struct stats_client *stats; /* stats_connect; NULL: not counted */
 };
-/* The connection is gone: no commit waits for it any more. */
+/* The connection is gone: no commit waits for it any more, and *who is not used any more. */
 void engine_disconnect(struct engine *e, const struct engine_client *who);
 
 /* Requests.  Any thread.  0 or -errno (EIO, ENOSPC, EINVAL, EROFS, ENOMEM).  Ranges must be

@@ -11,6 +11,8 @@
  *   writeback.c     checkpoints, the ring's first lap         writeback thread, stop
  *   loop.c          commit interval, idle drain               loop thread
  *   serve_stop.c    the clean stop                            nbdkit's main thread
+ *   stats.c         counting                                  any
+ *   snapshot.c      all numbers at one moment                 loop
  *
  * The lock and the conditions are described in engine.h; GUARDED fields need the lock.
  */
@@ -25,6 +27,7 @@
 #include "engine.h"
 #include "folder.h"
 #include "lock.h"
+#include "stats.h"
 
 /* Without a request for this long, what waits in the journal goes home to the image.  Long
  * enough that a pause between two bursts of a client is not taken for idleness. */
@@ -63,6 +66,8 @@ struct engine_disk {
     bool writable GUARDED;       /* marked, and its entry is durable: changes may be admitted */
     int writeback_error GUARDED; /* reported and not yet healed */
     bool flushed GUARDED; /* the checkpoint's last step for it was a flush that succeeded */
+    LIST_HEAD(, stats_client) clients GUARDED;
+    struct stats_requests gone GUARDED; /* counted by clients that are gone */
 };
 
 struct engine {
@@ -116,6 +121,8 @@ struct engine {
     _Atomic uint64_t drained;
 
     TAILQ_HEAD(admission_queue, admission) admissions GUARDED; /* "space" */
+
+    struct stats stats GUARDED;
 
     struct batch *batch GUARDED;         /* how long a commit waits for company */
     bool gathering GUARDED;              /* its leader holds the next commit back */
@@ -216,6 +223,26 @@ int engine_settle_locked(struct engine *e) REQUIRES_LOCK;
 /* One barrier of the journal; a failure aborts.  Drops the lock meanwhile.  records.c */
 int engine_journal_barrier_locked(struct engine *e) REQUIRES_LOCK;
 
+/* ---- stats.c ---- */
+
+void stats_requests_add(struct stats_requests *sum, const struct stats_requests *from);
+void stats_disconnect_locked(struct stats_client *c) REQUIRES_LOCK; /* NULL: nobody */
+void stats_disk_closed_locked(struct engine_disk *d) REQUIRES_LOCK; /* clients are gone */
+/* A change of this client waited so long for space. */
+void stats_throttled_locked(struct engine *e, const struct engine_client *who,
+                            uint64_t ns) REQUIRES_LOCK;
+void stats_commit_locked(struct engine *e, uint64_t ns, int error) REQUIRES_LOCK;
+void stats_mark_locked(struct engine *e, uint64_t position) REQUIRES_LOCK;
+/* A record was admitted at this place, at request_ns. */
+static inline void stats_admitted_locked(struct engine *e, uint64_t position) REQUIRES_LOCK
+{
+    if (position >= e->stats.mark_position || e->request_ns >= e->stats.mark_ns)
+        stats_mark_locked(e, position);
+}
+/* Recovery found changes, the first one of this time. */
+void stats_recovered_locked(struct engine *e, uint64_t first_us) REQUIRES_LOCK;
+uint64_t stats_oldest_age_locked(struct engine *e) REQUIRES_LOCK;
+
 /* Notes a request. */
 static inline void engine_touch_locked(struct engine *e) REQUIRES_LOCK
 {
@@ -227,6 +254,8 @@ void engine_arm_locked(struct engine *e) REQUIRES_LOCK;
 int loop_create(struct engine *e);
 void loop_destroy(struct engine *e);
 void *loop_main(void *engine);
+/* Its libev loop, before the thread. */
+struct ev_loop *loop_ev(struct engine *e);
 /* Ends loop_main, from another thread. */
 void loop_stop(struct engine *e);
 

@@ -131,6 +131,11 @@ int loop_create(struct engine *e)
     return 0;
 }
 
+struct ev_loop *loop_ev(struct engine *e)
+{
+    return e->loop->ev;
+}
+
 void loop_destroy(struct engine *e)
 {
     if (e->loop == NULL)

@@ -254,6 +254,7 @@ static void detach_locked(struct engine *e, struct engine_disk *d) REQUIRES_LOCK
 {
     assert(e->disks_depth > 0);
     LIST_REMOVE(d, link);
+    stats_disk_closed_locked(d);
     lock_release(&e->lock);
     engine_disk_free(d);
     lock_acquire(&e->lock);

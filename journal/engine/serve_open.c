@@ -259,6 +259,8 @@ static int recover(struct engine *e) LOCK_UNCHECKED
     e->start_position = (found.cut.position + jf->sb.sector_bytes - 1) / jf->sb.sector_bytes *
                         jf->sb.sector_bytes;
     report_found(e, &found);
+    if (found.records > 0)
+        stats_recovered_locked(e, found.first_us);
     if (found.records > 0 && e->config.recover == ENGINE_RECOVER_NO) {
         report_error(
             "journal %s holds changes that %s do%s not have yet, and recover=no: start with "
@@ -362,7 +364,7 @@ static int build(struct engine *e, struct storage *image) LOCK_UNCHECKED
     return 0;
 }
 
-static struct engine *engine_new(const struct engine_config *config)
+static struct engine *engine_new(const struct engine_config *config) LOCK_UNCHECKED
 {
     struct engine *e = calloc(1, sizeof(*e));
 
@@ -371,6 +373,7 @@ static struct engine *engine_new(const struct engine_config *config)
     e->config = *config;
     /* The caller's, maybe gone soon. */
     e->config.image_path = e->config.dir_path = e->config.journal_path = NULL;
+    e->stats.begun_ns = clock_now_ns();
     LIST_INIT(&e->disks);
     TAILQ_INIT(&e->admissions);
     lock_init(&e->lock);

@@ -56,15 +56,19 @@ int engine_start(struct engine *e)
     int r;
 
     assert(!e->loop_started && !e->writeback_started);
-    if (e->read_only)
+    if (e->read_only && e->config.loop_begin == NULL)
         return 0; /* nothing to do for them */
     r = loop_create(e);
     if (r < 0)
         goto err;
+    if (e->config.loop_begin != NULL)
+        e->config.loop_begin(e->config.loop_opaque, loop_ev(e));
     r = thread_begin(&e->loop_thread, loop_main, e);
     if (r < 0)
         goto err;
     e->loop_started = true;
+    if (e->read_only)
+        return 0;
     r = thread_begin(&e->writeback_thread, writeback_main, e);
     if (r < 0)
         goto err;

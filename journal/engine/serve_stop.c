@@ -38,17 +38,22 @@ static bool begin(struct engine *e, uint64_t deadline_ns) EXCLUDES_LOCK
     return was_active;
 }
 
+static void end_writeback(struct engine *e)
+{
+    if (e->writeback_started) {
+        pthread_join(e->writeback_thread, NULL);
+        e->writeback_started = false;
+    }
+}
+
 void engine_threads_end(struct engine *e)
 {
     begin(e, 0);
+    end_writeback(e);
     if (e->loop_started) {
         loop_stop(e);
         pthread_join(e->loop_thread, NULL);
         e->loop_started = false;
-    }
-    if (e->writeback_started) {
-        pthread_join(e->writeback_thread, NULL);
-        e->writeback_started = false;
     }
 }
 
@@ -166,12 +171,13 @@ static int remove_marks(struct engine *e) LOCK_UNCHECKED
     return error;
 }
 
-int engine_stop(struct engine *e, double seconds_max)
+/* The loop goes on, and with it the caller's watchers: who asks sees the stop. */
+static int stop(struct engine *e, double seconds_max)
 {
     bool was_active = begin(e, clock_now_ns() + (uint64_t)(seconds_max * 1e9));
     int r;
 
-    engine_threads_end(e);
+    end_writeback(e);
     if (!was_active) {
         report_untouched(e);
         return 0;
@@ -185,6 +191,14 @@ int engine_stop(struct engine *e, double seconds_max)
     report_info("stopped, drained: %s %s complete without %s journal", engine_served(e),
                 e->folder != NULL ? "are" : "is", e->folder != NULL ? "their" : "its");
     return 0;
+}
+
+int engine_stop(struct engine *e, double seconds_max)
+{
+    int r = stop(e, seconds_max);
+
+    engine_threads_end(e);
+    return r;
 }
 
 void engine_stats_get(struct engine *e, struct core_stats *stats)

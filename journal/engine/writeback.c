@@ -289,6 +289,8 @@ int writeback_checkpoint(struct engine *e, bool clean, bool *drained)
     e->checkpoint_running = true;
     r = steps_run_locked(e, drained);
     e->checkpoint_running = false;
+    if (r < 0 && r != -ETIME)
+        e->stats.checkpoints_failed++;
     return r;
 }
 

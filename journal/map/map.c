@@ -102,6 +102,7 @@ void map_init(struct map *map, struct map_pool *pool)
 {
     RB_INIT(&map->tree);
     map->pool = pool;
+    map->payload_bytes = 0;
 }
 
 struct version *map_find(struct map *map, uint64_t offset)
@@ -134,6 +135,13 @@ static bool is_payload(uint64_t position)
     return position < MAP_ZERO;
 }
 
+/* `bytes` of v are in no version any more. */
+static void payload_gone(struct map *map, const struct version *v, uint64_t bytes)
+{
+    if (is_payload(v->position))
+        map->payload_bytes -= bytes;
+}
+
 /* Moves the start of v to `offset`, which lies inside it.  The order in the tree stays:
  * versions are disjoint. */
 static void version_cut_front(struct version *v, uint64_t offset)
@@ -157,6 +165,8 @@ void map_insert(struct map *map, uint64_t offset, uint64_t length, uint64_t lsn,
     v = map_find(map, offset);
     if (v != NULL && v->offset < offset) { /* sticks out to the left */
         uint64_t v_end = v->offset + v->length;
+
+        payload_gone(map, v, (v_end > end ? end : v_end) - offset);
         if (v_end > end) { /* and to the right: split */
             made = node_take(map->pool);
             *made = *v;
@@ -171,9 +181,11 @@ void map_insert(struct map *map, uint64_t offset, uint64_t length, uint64_t lsn,
     for (; v != NULL && v->offset < end; v = next) {
         next = map_next(v);
         if (v->offset + v->length > end) {
+            payload_gone(map, v, end - v->offset);
             version_cut_front(v, end);
             break;
         }
+        payload_gone(map, v, v->length);
         RB_REMOVE(version_tree, &map->tree, v);
         node_free(map->pool, v);
     }
@@ -182,6 +194,8 @@ void map_insert(struct map *map, uint64_t offset, uint64_t length, uint64_t lsn,
     made->length = length;
     made->lsn = lsn;
     made->position = position;
+    if (is_payload(position))
+        map->payload_bytes += length;
     RB_INSERT(version_tree, &map->tree, made);
 }
 
@@ -193,6 +207,7 @@ bool map_retire(struct map *map, uint64_t lsn, uint64_t *cursor, size_t max)
         next = map_next(v);
         *cursor = v->offset + v->length;
         if (v->lsn <= lsn || PLANTED(11)) { /* newer versions go as well */
+            payload_gone(map, v, v->length);
             RB_REMOVE(version_tree, &map->tree, v);
             node_free(map->pool, v);
         }

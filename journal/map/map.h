@@ -56,6 +56,7 @@ void map_unreserve(struct map_pool *pool); /* takes one promise back */
 struct map {
     RB_HEAD(version_tree, version) tree;
     struct map_pool *pool;
+    uint64_t payload_bytes; /* of versions that are no trim or zero: for people */
 };
 
 void map_init(struct map *map, struct map_pool *pool);

@@ -28,7 +28,7 @@ static void model_insert(struct model *m, uint64_t offset, uint64_t length, uint
  * agrees. */
 static void compare(struct map *map, const struct model *m)
 {
-    uint64_t upto = 0;
+    uint64_t upto = 0, payload = 0;
     size_t nodes = 0;
 
     for (struct version *v = map_find(map, 0); v != NULL; v = map_next(v)) {
@@ -43,11 +43,13 @@ static void compare(struct map *map, const struct model *m)
             assert_int_equal(m->position[upto], at);
             assert_ptr_equal(map_find(map, upto), v);
         }
+        payload += v->position < MAP_ZERO ? v->length : 0;
         nodes++;
     }
     for (; upto < BYTES; upto++)
         assert_int_equal(m->lsn[upto], 0);
     assert_int_equal(map->pool->used, nodes);
+    assert_int_equal(map->payload_bytes, payload);
 }
 
 static void test_random(void **state)

@@ -9,6 +9,7 @@
 #include "nbdjournal.h"
 #include "report.h"
 #include "survey.h"
+#include "text_json.h"
 
 struct check_arguments {
     const char *journal;
@@ -134,9 +135,8 @@ static enum tool_exit check_images(const struct survey *s, const struct check_ar
     for (size_t i = 0; i < a->image_count; i++) {
         one = check_image(s, a->images[i], &verdict);
         if (a->json)
-            json_array_append_new(list, json_pack("{s:o, s:s}", "path",
-                                                  describe_path_json(a->images[i]), "verdict",
-                                                  verdict));
+            json_array_append_new(list, json_pack("{s:o, s:s}", "path", text_json(a->images[i]),
+                                                  "verdict", verdict));
         else
             printf("%s: %s\n", a->images[i], verdict);
         if (one > result)

@@ -8,6 +8,7 @@
 #include "describe.h"
 #include "report.h"
 #include "size.h"
+#include "text_json.h"
 
 const char *describe_state(enum journal_state state)
 {
@@ -200,7 +201,7 @@ static json_t *image_json(const struct survey_image *image)
     format_uuid_text(entry->uuid, uuid);
     return json_pack("{s:s, s:o, s:s, s:o, s:o, s:b, s:o, s:o}", "uuid", uuid, "id",
                      number(entry->id), "kind", image_kind_text(entry->kind), "path",
-                     describe_path_json(entry->name), "size", number(entry->size), "pending",
+                     text_json(entry->name), "size", number(entry->size), "pending",
                      (entry->flags & IMAGE_FLAG_PENDING) != 0, "records",
                      number(image->records), "payload_bytes", number(image->payload_bytes));
 }
@@ -218,37 +219,16 @@ json_t *describe_json(const struct survey *s)
     return json_pack(
         "{s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o,"
         " s:o, s:o, s:b, s:s, s:o}",
-        "path", describe_path_json(s->jf.storage->name), "uuid", uuid, "version",
-        FORMAT_VERSION, "size", number(sb->ring_start + sb->ring_bytes), "ring_bytes",
-        number(sb->ring_bytes), "atomic_max", number(staging_atomic_max(sb->ring_bytes)),
-        "created_us", number(sb->created_us), "updated_us", number(sb->updated_us),
-        "superblocks_valid", s->jf.slots_valid, "epoch", number(sb->epoch), "tail_lsn",
-        number(sb->tail.lsn), "last_lsn", number(result->cut.lsn), "in_use", s->jf.in_use,
-        "state", describe_state(s->state), "records", number(result->records), "payload_bytes",
+        "path", text_json(s->jf.storage->name), "uuid", uuid, "version", FORMAT_VERSION, "size",
+        number(sb->ring_start + sb->ring_bytes), "ring_bytes", number(sb->ring_bytes),
+        "atomic_max", number(staging_atomic_max(sb->ring_bytes)), "created_us",
+        number(sb->created_us), "updated_us", number(sb->updated_us), "superblocks_valid",
+        s->jf.slots_valid, "epoch", number(sb->epoch), "tail_lsn", number(sb->tail.lsn),
+        "last_lsn", number(result->cut.lsn), "in_use", s->jf.in_use, "state",
+        describe_state(s->state), "records", number(result->records), "payload_bytes",
         number(result->payload_bytes), "ring_used_bytes", number(result->live_bytes),
         "first_us", number(result->first_us), "last_us", number(result->last_us), "torn",
         result->torn, "staging", staging_text(s->staging), "images", images);
-}
-
-json_t *describe_path_json(const char *path)
-{
-    json_t *string = json_string(path);
-    char latin[2 * 4096 + 1], *out = latin;
-
-    if (string != NULL)
-        return string;
-    for (; *path != '\0' && out < latin + sizeof(latin) - 2; path++) {
-        unsigned char c = (unsigned char)*path;
-
-        if (c < 0x80) {
-            *out++ = (char)c;
-        } else {
-            *out++ = (char)(0xc0 | c >> 6);
-            *out++ = (char)(0x80 | (c & 0x3f));
-        }
-    }
-    *out = '\0';
-    return json_string(latin);
 }
 
 enum tool_exit describe_json_print(json_t *object, size_t flags)

@@ -22,10 +22,6 @@ void describe_print(const struct survey *s);
 /* The same as an object; the caller's.  NULL: out of memory. */
 json_t *describe_json(const struct survey *s);
 
-/* A path as a JSON string.  Paths are bytes, JSON wants UTF-8: what is none is taken for Latin-1,
- * so that nothing is lost. */
-json_t *describe_path_json(const char *path);
-
 /* Prints and frees it, as lines (info, check) or in one line (dump).  NULL is out of memory. */
 enum tool_exit describe_json_print(json_t *object, size_t flags);
 

@@ -15,8 +15,7 @@ static unsigned bucket_of(uint64_t value)
     return shift * HISTOGRAM_SUB + (value >> shift);
 }
 
-/* The largest value that falls into the bucket. */
-static uint64_t bucket_top(unsigned bucket)
+uint64_t histogram_bucket_top(unsigned bucket)
 {
     unsigned shift;
 
@@ -40,7 +39,7 @@ void histogram_record(struct histogram *h, uint64_t value)
 uint64_t histogram_quantile(const struct histogram *h, double quantile)
 {
     /* 0.007 * 1000 is a little more than 7. */
-    uint64_t rank = ceil(quantile * h->count - 1e-6), seen = 0;
+    uint64_t rank = (uint64_t)ceil(quantile * (double)h->count - 1e-6), seen = 0;
 
     if (h->count == 0)
         return 0;
@@ -51,7 +50,7 @@ uint64_t histogram_quantile(const struct histogram *h, double quantile)
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
         seen += h->buckets[i];
         if (seen >= rank)
-            return bucket_top(i) < h->max ? bucket_top(i) : h->max;
+            return histogram_bucket_top(i) < h->max ? histogram_bucket_top(i) : h->max;
     }
     return h->max;
 }

@@ -5,8 +5,8 @@
  * allocates, so that measuring does not disturb what is measured.  (Debian 12 has no library
  * of it for C.)
  */
-#ifndef NBDLOAD_HISTOGRAM_H
-#define NBDLOAD_HISTOGRAM_H
+#ifndef JOURNAL_HISTOGRAM_H
+#define JOURNAL_HISTOGRAM_H
 
 #include <stdint.h>
 
@@ -28,6 +28,9 @@ void histogram_record(struct histogram *h, uint64_t value);
 /* The value that `quantile` (0 to 1) of all recorded ones do not exceed, to the precision of
  * the buckets; 0 when nothing was recorded. */
 uint64_t histogram_quantile(const struct histogram *h, double quantile);
+
+/* The largest value that is counted in this bucket. */
+uint64_t histogram_bucket_top(unsigned bucket);
 
 double histogram_mean(const struct histogram *h);
 

@@ -1,0 +1,110 @@
+#!/usr/bin/python3
+"""The control socket's numbers are those of the requests, for each disk and each client, and they stay when
+clients go."""
+import os
+
+import nbd
+
+import control
+import harness
+
+os.mkdir(harness.path("disks"))
+for name in ("a.img", "b.img"):
+    with open(harness.path("disks/" + name), "wb") as image:
+        image.truncate(8 << 20)
+server = control.server(None, start=False)
+server.serves = "dir=" + harness.path("disks")
+server.start()
+
+stats = control.ask()
+harness.expect(stats["protocol"] == 1 and stats["pid"] == server.pid, stats)
+harness.expect(stats["journal"]["state"] == "idle", "nobody may write yet:", stats["journal"])
+harness.expect(stats["disks"] == [] and stats["clients"] == [], "no client came yet")
+
+
+def numbers(o, **wanted):
+    got = {key: o[key] for key in wanted}
+    harness.expect(got == wanted, "expected", wanted, "got", got)
+
+
+a, a2, b = server.connect("a.img"), server.connect("a.img"), server.connect("b.img")
+for number in range(10):
+    a.pwrite(b"w" * 1000, 5000 * number)
+a2.pwrite(b"f" * 512, 1 << 20, nbd.CMD_FLAG_FUA)
+a2.flush()  # covered by the FUA write's commit
+a.pread(300, 0)
+a.trim(4096, 2 << 20)
+a.zero(8192, 3 << 20, nbd.CMD_FLAG_NO_HOLE)
+a.flush()
+b.pread(4096, 0)
+b.pwrite(b"b" * 7, 0)
+b.flush()
+harness.expect_error("ENOSPC", b.pwrite, b"beyond", (8 << 20) - 3)
+
+stats = control.ask()
+disks = {disk["name"]: disk for disk in stats["disks"]}
+of_a = dict(reads=1, read_bytes=300, writes=11, write_bytes=10512, flushes=2, trims=1, trim_bytes=4096, zeroes=1,
+            zero_bytes=8192, fua=1, errors=0)
+of_b = dict(reads=1, read_bytes=4096, writes=1, write_bytes=7, flushes=1, trims=0, zeroes=0, fua=0)
+numbers(disks["a.img"], connections=2, open=True, writable=True, error=None, dirty_bytes=10512, size=8 << 20, **of_a)
+numbers(disks["b.img"], connections=1, dirty_bytes=7, **of_b)
+harness.expect(sorted(stats["disks"][i]["path"] for i in range(2)) ==
+               [os.path.realpath(harness.path("disks/" + name)) for name in ("a.img", "b.img")])
+# One process: one client for each disk, whatever its connections.
+clients = {client["disk"]: client for client in stats["clients"]}
+harness.expect(len(stats["clients"]) == 2, stats["clients"])
+numbers(clients["a.img"], connections=2, **of_a)
+numbers(clients["b.img"], connections=1, **of_b)
+harness.expect(clients["a.img"]["client"].endswith(f"[{os.getpid()}]"), "who:", clients["a.img"]["client"])
+numbers(stats["requests"], reads=2, writes=12, write_bytes=10519, flushes=3, fua=1)
+numbers(stats["commits"], flushes=3, empty_flushes=1, answered=3, failed=0)
+harness.expect(stats["commits"]["time"]["count"] == stats["commits"]["count"] >= 3, stats["commits"])
+harness.expect(sum(n for _, n in stats["commits"]["time"]["buckets"]) == stats["commits"]["count"], "buckets")
+journal = stats["journal"]
+numbers(journal, state="active", failed=False, dirty_bytes=10519, read_only=False)
+harness.expect(0 < journal["used_bytes"] < journal["ring_bytes"], journal)
+harness.expect(0 < journal["oldest_ns"] < stats["uptime_ns"], journal)
+harness.expect(journal["durable_lsn"] == journal["published_lsn"] == journal["last_lsn"], journal)
+
+# A change that is overwritten is not dirty twice.
+b.pwrite(b"b" * 7, 3)
+numbers({d["name"]: d for d in control.ask()["disks"]}["b.img"], dirty_bytes=10, writes=2)
+
+# Who is gone is listed no more, and counted still.
+server.handles.remove(a2)
+a2.shutdown()
+while len(control.ask()["clients"]) < 2 or {c["disk"]: c for c in control.ask()["clients"]}["a.img"]["connections"] > 1:
+    pass
+server.handles.remove(a)
+a.shutdown()
+while len(control.ask()["clients"]) > 1:
+    pass
+disks = {disk["name"]: disk for disk in control.ask()["disks"]}
+numbers(disks["a.img"], connections=0, **of_a)
+again = server.connect("a.img")
+again.pread(1, 0)
+stats = control.ask()
+numbers({d["name"]: d for d in stats["disks"]}["a.img"], connections=1, reads=2, writes=11)
+numbers({c["disk"]: c for c in stats["clients"]}["a.img"], reads=1, writes=0)
+
+# When it is idle all goes home: nothing is dirty, and nothing old.
+while control.ask()["journal"]["dirty_bytes"] > 0 or control.ask()["writeback"]["running"]:
+    pass
+stats = control.ask()
+numbers(stats["journal"], oldest_ns=0)
+harness.expect(stats["writeback"]["bytes"] >= 10522 and stats["writeback"]["checkpoints"] >= 1, stats["writeback"])
+
+# nbdjournal shows the same.
+text = control.tool("stats", control.path())
+for words in (f"process {server.pid}", "active", "a.img", "b.img", f"[{os.getpid()}]", "batch=rally"):
+    harness.expect(words in text, words, "is not in:", text)
+server.stop()
+
+# After a crash the age is that of the records, not of the server.
+server.start()
+server.connect("a.img").pwrite(b"x" * 100, 0)
+server.kill()
+server.start()
+stats = control.ask()
+harness.expect(stats["journal"]["dirty_bytes"] == 100, stats["journal"])
+harness.expect(stats["journal"]["oldest_ns"] > stats["uptime_ns"], "older than the server:", stats["journal"])
