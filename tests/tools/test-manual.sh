@@ -4,7 +4,7 @@
 
 manual=$JOURNAL_SOURCE/docs/nbdjournal.1.pod
 options=
-for command in create info check dump replay resize adopt forget stats; do
+for command in create info check dump replay resize adopt forget stats top; do
     grep -q "^ nbdjournal $command " "$manual" || fail "$command is not in SYNOPSIS"
     grep -q "^=head2 $command " "$manual" || fail "$command has no section"
     synopsis=$(grep "^ nbdjournal $command " "$manual")

@@ -2,7 +2,7 @@
 # Usage errors end with 3 and say what is wrong; help ends with 0.
 . "$(dirname "$0")/tools.sh"
 
-commands='create info check dump replay resize adopt forget stats'
+commands='create info check dump replay resize adopt forget stats top'
 expect_exit 3
 expect_exit 3 no-such-command
 expect_match "$out" "no-such-command"
@@ -29,5 +29,8 @@ expect_exit 3 resize "$journal"
 expect_exit 3 replay "$journal" --to x
 expect_exit 3 stats --json --prometheus sock
 expect_exit 3 stats sock sock
+expect_exit 3 top sock --interval 0
+expect_exit 3 top sock
+expect_match "$out" 'terminal'
 expect_exit 3 adopt "$journal"
 expect_exit 3 forget "$journal" "$image" "$image"

@@ -116,8 +116,7 @@ static void explain(const char *path, int error, char why[ASK_WHY_BYTES])
         break;
     case -ECONNREFUSED:
         snprintf(why, ASK_WHY_BYTES,
-                 "control socket %s: nobody listens: if it is a control socket, its server was "
-                 "killed; start it again",
+                 "control socket %s: nobody listens (was its server killed?): start it again",
                  path);
         break;
     case -EACCES:

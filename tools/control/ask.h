@@ -3,6 +3,7 @@
 #define TOOLS_ASK_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ASK_WHY_BYTES 512

@@ -17,6 +17,7 @@ static const struct command {
     {"create", create_command}, {"info", info_command},     {"check", check_command},
     {"dump", dump_command},     {"replay", replay_command}, {"resize", resize_command},
     {"adopt", adopt_command},   {"forget", forget_command}, {"stats", stats_command},
+    {"top", top_command},
 };
 
 static const char commands_text[] =
@@ -31,6 +32,7 @@ static const char commands_text[] =
     "  adopt  JOURNAL IMAGE           the image is this one after all\n"
     "  forget JOURNAL IMAGE           drops what waits for an image that is gone\n"
     "  stats  SOCKET                  says what a running server does\n"
+    "  top    SOCKET                  shows it, again and again\n"
     "\n"
     "`nbdjournal COMMAND --help' says more about a command, nbdjournal(1) everything.\n"
     "\n"

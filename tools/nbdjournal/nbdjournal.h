@@ -26,6 +26,7 @@ enum tool_exit resize_command(int argc, char **argv);
 enum tool_exit adopt_command(int argc, char **argv);
 enum tool_exit forget_command(int argc, char **argv);
 enum tool_exit stats_command(int argc, char **argv);
+enum tool_exit top_command(int argc, char **argv);
 
 /* After a command said what it would do: TOOL_OK to go on, or TOOL_OPEN, and says that nothing
  * was changed. */
