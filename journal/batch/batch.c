@@ -218,7 +218,8 @@ void batch_commit_end(struct batch *b, uint64_t now_ns, uint64_t bytes, int erro
     if (error == 0 && b->inflight_count > 0) {
         b->counters.commits++;
         if (b->policy->end != NULL)
-            cohort = b->policy->end(b, b->now_ns - b->begin_ns, bytes);
+            cohort = b->policy->end(b, b->now_ns - b->begin_ns, bytes,
+                                    batch_connections_answering(b));
     }
     batch_connections_end(b, cohort);
     b->inflight_count = 0;

@@ -102,11 +102,13 @@ static void jbd2_begin(struct batch *b)
     b->jbd.closed = false;
 }
 
-static uint64_t jbd_end(struct batch *b, uint64_t duration_ns, uint64_t bytes)
+static uint64_t jbd_end(struct batch *b, uint64_t duration_ns, uint64_t bytes,
+                        uint32_t answering)
 {
     struct jbd *j = &b->jbd;
 
     (void)bytes;
+    (void)answering;
     if (j->average_ns == 0)
         j->average_ns = (double)duration_ns;
     else

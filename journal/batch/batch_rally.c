@@ -185,7 +185,8 @@ static void learn_duration(struct rally *r, double duration_ns, double bytes)
         larger(r->commit_ns - larger(slope, 0) * r->bytes_mean, FIXED_MIN * r->commit_ns);
 }
 
-static uint64_t rally_end(struct batch *b, uint64_t duration_ns, uint64_t bytes)
+static uint64_t rally_end(struct batch *b, uint64_t duration_ns, uint64_t bytes,
+                          uint32_t answering)
 {
     struct rally *r = &b->rally;
 
@@ -198,7 +199,7 @@ static uint64_t rally_end(struct batch *b, uint64_t duration_ns, uint64_t bytes)
     r->cohorts[COHORTS - 1] = (struct cohort){
         .id = ++r->cohort_last,
         .end_ns = b->now_ns,
-        .outstanding = batch_connections_answering(b),
+        .outstanding = answering,
     };
     return r->cohort_last;
 }

@@ -88,8 +88,9 @@ struct policy {
     void (*arrive)(struct batch *b, uint64_t client, bool company);
     enum batch_answer (*consult)(struct batch *b, uint64_t *until_ns);
     void (*begin)(struct batch *b);
-    /* Returns what the answered connections remember as their cohort, 0: nothing. */
-    uint64_t (*end)(struct batch *b, uint64_t duration_ns, uint64_t bytes);
+    /* answering: flushes of known connections.  Returns what these remember as their cohort,
+     * 0: nothing. */
+    uint64_t (*end)(struct batch *b, uint64_t duration_ns, uint64_t bytes, uint32_t answering);
     void (*stats)(const struct batch *b, struct batch_stats *stats);
 };
 

@@ -1,7 +1,8 @@
 /* engine_state: what the files of the engine share.  Nobody else includes it.
  *
  *   serve_open.c    open, recover; close                      one thread
- *   serve_disk.c    a disk: attach, compare, detach           nbdkit's threads, writeback
+ *   serve_client.c  a client opens and closes a disk          nbdkit's threads
+ *   serve_disk.c    a disk: attach, compare, detach           ", writeback
  *   serve_start.c   threads, first writable client            nbdkit's threads
  *   change.c        write, zero, trim: admit, copy, publish   "
  *   commit_wait.c   flush: join a commit or lead one          ", loop, stop
@@ -163,7 +164,10 @@ void engine_move_locked(struct engine *e, enum engine_life from,
                         enum engine_life to) REQUIRES_LOCK;
 
 /* What errors and lines of information call what is served: "image X", "the images in DIR". */
-const char *engine_served(const struct engine *e);
+static inline const char *engine_served(const struct engine *e)
+{
+    return e->served;
+}
 
 /* ---- serve_disk.c ---- */
 
@@ -182,6 +186,12 @@ int engine_disk_attach_locked(struct engine *e, struct engine_disk *d,
  * the disk even then, if there is memory.  -ENOENT is not reported.  Drops the lock meanwhile. */
 int engine_disk_of_image_locked(struct engine *e, struct core_image *image,
                                 struct engine_disk **out) REQUIRES_LOCK;
+/* The open one of this name, or another of this name, or NULL. */
+struct engine_disk *engine_disk_named_locked(struct engine *e, const char *name) REQUIRES_LOCK;
+/* Nobody uses it and nothing waits for it: it may be detached. */
+bool engine_disk_is_idle_locked(const struct engine_disk *d) REQUIRES_LOCK;
+/* Closes and frees it.  Drops the lock meanwhile. */
+void engine_disk_detach_locked(struct engine *e, struct engine_disk *d) REQUIRES_LOCK;
 /* Closes idle ones that are too many.  Drops the lock meanwhile. */
 void engine_disks_trim_locked(struct engine *e) REQUIRES_LOCK;
 int engine_random_uuid(uint8_t uuid[FORMAT_UUID_BYTES]);

@@ -533,11 +533,6 @@ void engine_close(struct engine *e) LOCK_UNCHECKED
     free(e);
 }
 
-const char *engine_served(const struct engine *e)
-{
-    return e->served;
-}
-
 uint32_t engine_atomic_max(const struct engine *e)
 {
     return e->atomic_max;

@@ -143,6 +143,7 @@ static int begin_staging_locked(struct engine *e, uint32_t epoch) REQUIRES_LOCK
     if (r < 0)
         return r;
     e->staging_found = false;
+    e->committed_position = e->start_position; /* the first commit's bytes begin there */
     core_staging_set(e->core, bytes, boot, geteuid());
     e->atomic_max = core_atomic_max(e->core);
     return 0;

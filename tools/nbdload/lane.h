@@ -1,8 +1,6 @@
 /* lane: one operation at a time.
  *
- * A client has connections, a connection has lanes.  In a closed loop a lane begins the next
- * operation when it is done with one (and has thought); in an open loop operations are due at
- * times that nobody but the clock decides, and the next free lane takes the oldest that is due.
+ * A client has connections, a connection has lanes.  When a lane begins: pace.h.
  */
 #ifndef NBDLOAD_LANE_H
 #define NBDLOAD_LANE_H
@@ -65,9 +63,6 @@ static inline struct lane *lane_of_timer(struct timer *timer)
 {
     return (struct lane *)((char *)timer - offsetof(struct lane, timer));
 }
-
-/* The lane is free: its next operation begins now, later, or never. */
-void lane_next(struct lane *lane, uint64_t now_ns);
 
 /* Its timer has expired. */
 void lane_begin(struct lane *lane);

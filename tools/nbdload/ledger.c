@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "exit_code.h"
 #include "ledger.h"
 #include "options.h"
 

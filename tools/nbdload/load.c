@@ -2,11 +2,13 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "exit_code.h"
 #include "load.h"
+#include "load_setup.h"
+#include "pace.h"
 #include "progress.h"
 
 static void load_advance(struct load *load);
@@ -20,18 +22,6 @@ static void load_end(struct load *load)
 {
     load->phase = LOAD_ENDED;
     ev_break(load->loop, EVBREAK_ALL);
-}
-
-void load_fail(struct load *load, int refused, const char *format, ...)
-{
-    va_list args;
-
-    if (load->gone[0] != '\0')
-        return;
-    va_start(args, format);
-    vsnprintf(load->gone, sizeof load->gone, format, args);
-    va_end(args);
-    load->refused = refused;
 }
 
 /* ---- phases ---- */
@@ -67,7 +57,7 @@ static void load_begin(struct load *load)
     }
     load->busy = load->lane_count;
     for (size_t i = 0; i < load->lane_count; i++)
-        lane_next(&load->lanes[i], now_ns);
+        pace_next(&load->lanes[i], now_ns);
     load_advance(load);
 }
 
@@ -199,7 +189,7 @@ static void on_finished(struct request *request)
     if (request->outcome == OUTCOME_UNANSWERED)
         lane_rest(lane);
     else
-        lane_next(lane, clock_ns());
+        pace_next(lane, clock_ns());
     load_advance(load);
 }
 

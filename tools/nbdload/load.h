@@ -1,88 +1,13 @@
-/* load: clients that send what a pattern says.
- *
- *      CONNECTING --all ready--> WARMING --warmup--> RUNNING --time or number--> DRAINING
- *      --no operation left--> FLUSHING --all answered--> ENDED
- *
- * The server's death or the user's signal leads to ENDED from everywhere.
- */
+/* load: runs it, from the first connection to the last answer.  The phases: load_state.h. */
 #ifndef NBDLOAD_LOAD_H
 #define NBDLOAD_LOAD_H
 
-#include "lane.h"
-#include "measure.h"
-#include "options.h"
-#include "trace.h"
-
-enum load_phase {
-    LOAD_CONNECTING,
-    LOAD_WARMING,
-    LOAD_RUNNING,
-    LOAD_DRAINING,
-    LOAD_FLUSHING,
-    LOAD_ENDED,
-};
-
-struct load {
-    const struct options *options;
-    struct ev_loop *loop;
-    struct connections connections;
-    struct timers timers;
-
-    enum load_phase phase;
-    struct target *targets;
-    struct client *clients;
-    struct connection *connection; /* all of them, client by client */
-    size_t connection_count;
-    struct lane *lanes;
-    size_t lane_count;
-    unsigned char *pool; /* random bytes to write */
-    uint64_t weight_sum;
-
-    size_t opened; /* connections that were begun to be made */
-    size_t ready;
-    size_t busy;     /* lanes that do not rest */
-    size_t flushing; /* final flushes not answered */
-
-    uint64_t begin_ns;    /* of the load, with its warm-up */
-    uint64_t next_due_ns; /* open loop */
-    struct random random;
-    struct timer phase_timer; /* the warm-up's or the run's end */
-    ev_timer watch;           /* progress, and whether there still is some */
-    ev_signal interrupts[2];
-    uint64_t watch_answered, watch_ns; /* when the last answer was seen */
-
-    struct measurement m;
-    const struct trace *trace; /* of the pattern with this name */
-    struct ledger *ledger;     /* null: nothing is verified */
-    char broken[512];          /* what was read and is wrong; empty: nothing */
-    int signal;                /* that ended it; 0: none */
-    int refused;               /* exit code, if `gone` is not the server's fault */
-    char gone[512];            /* why it could not go on; empty: it could */
-};
-
-/* The payload of a write that is not verified begins at one of so many places in the pool. */
-#define POOL_STARTS 4096u
-
-/* `ledger` is null or open for the options' URIs; `trace` is null unless the pattern is one. */
-void load_init(struct load *load, const struct options *options, struct ledger *ledger,
-               const struct trace *trace);
+#include "load_state.h"
 
 /* Returns when it has ended; -1: it could not begin, for a reason that was reported. */
 int load_run(struct load *load);
 
-void load_destroy(struct load *load);
-
 /* Of the load as a whole, from what happened. */
 int load_exit_code(const struct load *load);
-
-/* Between the parts of the load: */
-
-/* It can't go on.  Only the first reason is kept; `refused` is the exit code if the server is
- * not to blame, else 0. */
-__attribute__((format(printf, 3, 4))) void load_fail(struct load *load, int refused,
-                                                     const char *format, ...);
-
-/* Whether a connection that is ready can take the load; else load_fail was called. */
-bool load_accept(struct load *load, struct connection *c);
 
 #endif

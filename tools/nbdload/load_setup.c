@@ -1,18 +1,32 @@
 /* load_setup: clients, connections and lanes of a load, and whether a server can take it. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "load.h"
+#include "exit_code.h"
+#include "load_setup.h"
 
 /* Of random bytes to write there are so many more than the largest request has, so that each
  * write begins elsewhere. */
 #define POOL_EXTRA (POOL_STARTS * 8)
 
 /* ---- what the server says ---- */
+
+void load_fail(struct load *load, int refused, const char *format, ...)
+{
+    va_list args;
+
+    if (load->gone[0] != '\0')
+        return;
+    va_start(args, format);
+    vsnprintf(load->gone, sizeof load->gone, format, args);
+    va_end(args);
+    load->refused = refused;
+}
 
 /* The first connection to an export says how large it is. */
 static bool target_fit(struct load *load, struct target *target, int64_t size)

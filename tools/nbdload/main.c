@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exit_code.h"
 #include "load.h"
+#include "load_setup.h"
 #include "options.h"
 #include "result.h"
 

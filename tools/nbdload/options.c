@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exit_code.h"
 #include "options.h"
+#include "quantity.h"
 #include "trace.h"
 
 /* A log of many connections at once may say more than one client had. */
@@ -137,59 +139,6 @@ static bool parse_uint64(const char *text, uint64_t min, uint64_t max, uint64_t 
     return errno == 0 && *end == '\0' && *value >= min && *value <= max;
 }
 
-static bool parse_double(const char *text, double min, double max, double *value, char **end)
-{
-    if (*text != '.' && (*text < '0' || *text > '9'))
-        return false;
-    errno = 0;
-    *value = strtod(text, end);
-    return errno == 0 && *value >= min && *value <= max;
-}
-
-/* 4096, 4k, 1.5M, 2GiB */
-bool options_parse_size(const char *text, uint64_t *bytes)
-{
-    static const char units[] = "kmgtp";
-    double value;
-    char *end;
-    const char *unit;
-    uint64_t factor = 1;
-
-    if (!parse_double(text, 0, 0x1p63, &value, &end))
-        return false;
-    if (*end != '\0' && (unit = strchr(units, *end | 0x20)) != NULL && *unit != '\0') {
-        factor <<= 10 * (unit - units + 1);
-        end++;
-        if (strcmp(end, "iB") == 0)
-            end += 2;
-    }
-    if (*end != '\0' || value * factor >= 0x1p63)
-        return false;
-    /* Exact for what is given as whole bytes. */
-    *bytes = factor == 1 ? strtoull(text, NULL, 10) : (uint64_t)llround(value * factor);
-    return true;
-}
-
-bool options_parse_time(const char *text, uint64_t *ns)
-{
-    static const struct {
-        const char *unit;
-        double ns;
-    } units[] = {{"", 1e9}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
-    double value;
-    char *end;
-
-    if (!parse_double(text, 0, 1e12, &value, &end))
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(end, units[i].unit) == 0 && value * units[i].ns < 0x1p62) {
-            *ns = llround(value * units[i].ns);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* START-END or END. */
 static bool parse_range(char *text, uint64_t *start, uint64_t *end)
 {
@@ -198,11 +147,11 @@ static bool parse_range(char *text, uint64_t *start, uint64_t *end)
     *start = 0;
     if (dash != NULL) {
         *dash = '\0';
-        if (!options_parse_size(text, start))
+        if (!quantity_size(text, start))
             return false;
         text = dash + 1;
     }
-    return options_parse_size(text, end) && *end > *start;
+    return quantity_size(text, end) && *end > *start;
 }
 
 static bool parse_sizes(char *text, struct options *o)
@@ -221,7 +170,7 @@ static bool parse_sizes(char *text, struct options *o)
             if (!parse_uint64(colon + 1, 1, 1000000, &weight))
                 return false;
         }
-        if (!options_parse_size(word, &bytes) || bytes < 1 || bytes > SIZE_MAX_BYTES)
+        if (!quantity_size(word, &bytes) || bytes < 1 || bytes > SIZE_MAX_BYTES)
             return false;
         o->sizes[o->size_count++] = (struct size_choice){bytes, weight};
     }
@@ -264,9 +213,9 @@ static bool option_set(struct options *o, int key, char *arg)
     case 'i':
         return parse_unsigned(arg, 1, 10000, &o->in_flight);
     case OPTION_THINK:
-        return options_parse_time(arg, &o->think_ns);
+        return quantity_time(arg, &o->think_ns);
     case 'r':
-        return parse_double(arg, 1e-3, 1e9, &o->rate, &end) && *end == '\0';
+        return quantity_number(arg, 1e-3, 1e9, &o->rate, &end) && *end == '\0';
     case OPTION_POISSON:
         o->poisson = true;
         return true;
@@ -279,19 +228,19 @@ static bool option_set(struct options *o, int key, char *arg)
     case 'b':
         return parse_sizes(arg, o);
     case OPTION_ALIGN:
-        return options_parse_size(arg, &o->align) && o->align > 0;
+        return quantity_size(arg, &o->align) && o->align > 0;
     case OPTION_RANGE:
         return parse_range(arg, &o->range_start, &o->range_end);
     case OPTION_SEED:
         return parse_uint64(arg, 0, UINT64_MAX, &o->seed);
     case 'd':
-        return options_parse_time(arg, &o->duration_ns) && o->duration_ns > 0;
+        return quantity_time(arg, &o->duration_ns) && o->duration_ns > 0;
     case OPTION_COUNT:
         return parse_uint64(arg, 1, UINT64_MAX, &o->count);
     case OPTION_WARMUP:
-        return options_parse_time(arg, &o->warmup_ns);
+        return quantity_time(arg, &o->warmup_ns);
     case OPTION_STALL:
-        return options_parse_time(arg, &o->stall_ns);
+        return quantity_time(arg, &o->stall_ns);
     case OPTION_JSON:
         o->json = true;
         return true;

@@ -74,18 +74,4 @@ void options_parse(struct options *options, int argc, char **argv);
 struct trace;
 void options_fit_trace(struct options *options, const struct trace *trace);
 
-/* "4k", "1.5M", "2GiB"; false: it is none. */
-bool options_parse_size(const char *text, uint64_t *bytes);
-/* "10", "1.5s", "200us". */
-bool options_parse_time(const char *text, uint64_t *ns);
-
-/* The command's exit codes; an interrupted run ends with 128 and the signal's number. */
-enum {
-    EXIT_DONE = 0,
-    EXIT_BROKEN = 1, /* data is not what it must be */
-    EXIT_USAGE = 2,  /* or a file of ours could not be used */
-    EXIT_ERRORS = 3, /* requests were answered with errors */
-    EXIT_GONE = 4,   /* the server could not be reached, went away, or does not answer */
-};
-
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "load.h"
+#include "load_state.h"
 #include "progress.h"
 
 static const char *const phase_name[] = {

@@ -5,7 +5,7 @@
  */
 #include <assert.h>
 
-#include "load.h"
+#include "load_state.h"
 #include "replay.h"
 
 static struct lane *find_idle(struct client *client)

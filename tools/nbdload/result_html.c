@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "exit_code.h"
 #include "plot.h"
 #include "result.h"
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exit_code.h"
 #include "result.h"
 
 double result_seconds(const struct load *load)

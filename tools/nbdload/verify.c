@@ -10,6 +10,7 @@
 
 #include <libnbd.h>
 
+#include "exit_code.h"
 #include "options.h"
 #include "timers.h"
 #include "verify.h"

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options.h"
+#include "exit_code.h"
+#include "quantity.h"
 #include "verify.h"
 
 static const char *const promise_name[PROMISES] = {
@@ -49,7 +50,7 @@ static error_t check_parse(int key, char *arg, struct argp_state *state)
         o->power = true;
         return 0;
     case OPTION_ATOMIC:
-        if (!options_parse_size(arg, &o->atomic))
+        if (!quantity_size(arg, &o->atomic))
             argp_error(state, "--atomic: '%s' is no size", arg);
         return 0;
     case OPTION_ORDER:
@@ -170,7 +171,7 @@ static error_t command_parse(int key, char *arg, struct argp_state *state)
         c->check.quiet = true;
         return 0;
     case OPTION_STALL:
-        if (!options_parse_time(arg, &c->check.stall_ns))
+        if (!quantity_time(arg, &c->check.stall_ns))
             argp_error(state, "--stall: '%s' is no time", arg);
         return 0;
     case ARGP_KEY_ARGS:
