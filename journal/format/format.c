@@ -153,11 +153,8 @@ static bool all_zero(const void *bytes, size_t count)
 {
     const uint8_t *b = bytes;
 
-    for (size_t i = 0; i < count; i++) {
-        if (b[i] != 0)
-            return false;
-    }
-    return true;
+    /* The first is zero, and each is as the one before it. */
+    return count == 0 || (b[0] == 0 && memcmp(b, b + 1, count - 1) == 0);
 }
 
 /* ---- checksums and sizes ---- */

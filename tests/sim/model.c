@@ -1,5 +1,6 @@
 /* model: see model.h. */
 #include <assert.h>
+#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +9,34 @@
 #include "model.h"
 #include "rng.h"
 
+/* The word of content at offsets [8 * word, 8 * word + 8), byte by byte never zero. */
+static uint64_t content_word(uint64_t content, uint64_t word)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t random = rng_mix(content * UINT64_C(0x9e3779b97f4a7c15) ^ rng_mix(word + 1));
+
+    if (((random - ones) & ~random & tops) != 0) { /* one of them is */
+        for (unsigned shift = 0; shift < 64; shift += 8) {
+            if ((random >> shift & 0xff) == 0)
+                random |= UINT64_C(0xa5) << shift;
+        }
+    }
+    return htole64(random);
+}
+
 void model_content(uint64_t content, uint64_t offset, uint8_t *bytes, size_t count)
 {
-    uint64_t end = offset + count;
+    while (count > 0) {
+        uint64_t word = content_word(content, offset / 8);
+        size_t skip = offset % 8, piece = count < 8 - skip ? count : 8 - skip;
 
-    while (offset < end) {
-        uint64_t word = offset / 8;
-        uint64_t random = rng_mix(content * UINT64_C(0x9e3779b97f4a7c15) ^ rng_mix(word + 1));
-
-        for (; offset < end && offset / 8 == word; offset++) {
-            uint8_t byte = random >> (offset % 8 * 8);
-            *bytes++ = byte != 0 ? byte : 0xa5;
-        }
+        if (piece == 8)
+            memcpy(bytes, &word, 8);
+        else
+            memcpy(bytes, (uint8_t *)&word + skip, piece);
+        bytes += piece;
+        offset += piece;
+        count -= piece;
     }
 }
 
