@@ -277,7 +277,8 @@ enum job_result prewriter_step(struct world *w)
     uint64_t from, count;
 
     if (!p->active) {
-        if (w->activator.state != ACTIVATOR_DONE || !rng_chance(&w->rng, 10) ||
+        if (w->activator.state != ACTIVATOR_DONE ||
+            !rng_chance(&w->rng, w->setup.prewrite_percent) ||
             !core_prewrite_begin(w->core, w->setup.sector_bytes * rng_range(&w->rng, 1, 8),
                                  &from, &count))
             return JOB_WAITS;
@@ -332,12 +333,12 @@ static void enter_images(struct world *w)
     }
 }
 
-/* What a dead server has staged and not submitted is written up to the cut, a piece of the ring at
- * a time.  False: all of it is. */
-static bool settle_begin(struct world *w, struct activator *a)
+/* What a dead server has staged and not submitted is written up to the cut, from `at` on, a piece of
+ * the ring at a time.  False: all of it is. */
+static bool settle_begin(struct world *w, struct activator *a, uint64_t at)
 {
     struct core_stats stats;
-    uint64_t at = w->shm.submitted, count;
+    uint64_t count;
 
     core_stats_get(w->core, &stats);
     if (!w->shm.exists || at >= stats.head_position)
@@ -349,6 +350,7 @@ static bool settle_begin(struct world *w, struct activator *a)
         count = w->shm.bytes;
     free(a->settle_bytes);
     a->settle_bytes = memory_get(count);
+    a->settle_end = at + count;
     shm_slots_read(&w->shm, at, a->settle_bytes, count);
     write_job_start(&a->settle, &w->journal, world_ring_at(w, at), a->settle_bytes, count);
     a->state = ACTIVATOR_SETTLE;
@@ -362,8 +364,8 @@ static enum job_result activate_settle(struct world *w, struct activator *a)
     a->state = ACTIVATOR_BARRIER;
     if (a->settle.error != 0)
         a->state = ACTIVATOR_FAILED;
-    else if (a->settle.offset + a->settle.count == w->journal.size)
-        settle_begin(w, a); /* it goes on at the ring's start */
+    else
+        settle_begin(w, a, a->settle_end); /* it may go on at the ring's start */
     return JOB_RAN;
 }
 
@@ -436,7 +438,7 @@ enum job_result activator_step(struct world *w)
             return JOB_WAITS;
         story(w, "first writable open");
         barrier_job_start(&a->barrier, &w->journal);
-        if (!settle_begin(w, a))
+        if (!settle_begin(w, a, w->shm.submitted))
             a->state = ACTIVATOR_BARRIER;
         return JOB_RAN;
     case ACTIVATOR_SETTLE:

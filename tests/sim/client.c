@@ -312,7 +312,14 @@ static enum job_result begin_request(struct world *w, struct client *client)
 
     if (w->quiet)
         return JOB_WAITS;
-    choose_request(w, request);
+    if (w->scripted != NULL) {
+        if (w->script_client != (int)client->number || w->activator.state != ACTIVATOR_DONE)
+            return JOB_WAITS;
+        *request = w->script_request;
+        w->script_client = -1;
+    } else {
+        choose_request(w, request);
+    }
     if (w->activator.state != ACTIVATOR_DONE && request->kind != REQUEST_READ)
         return JOB_WAITS; /* nothing else before the first writable open */
     client->part_count = 0;

@@ -49,6 +49,17 @@ void disk_fill(struct disk *disk, size_t offset, const void *bytes, size_t count
     memcpy(disk->view + offset, bytes, count);
 }
 
+void disk_resize(struct disk *disk, size_t size)
+{
+    struct disk old = *disk;
+
+    assert(old.version_count == 0 && old.lost_count == 0 && old.touched_count == 0);
+    disk_init(disk, old.name, size);
+    disk_fill(disk, 0, old.stable, size < old.size ? size : old.size);
+    disk->sequence = old.sequence;
+    disk_destroy(&old);
+}
+
 /* The cache's content of a sector is on its way to the device. */
 static void push_version(struct disk *disk, uint32_t sector, bool whole)
 {

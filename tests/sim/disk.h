@@ -65,6 +65,9 @@ void disk_destroy(struct disk *disk);
 /* Makes bytes stable from the start (a file that was there before). */
 void disk_fill(struct disk *disk, size_t offset, const void *bytes, size_t count);
 
+/* Nothing is unflushed: another size, what is new is zero. */
+void disk_resize(struct disk *disk, size_t size);
+
 void disk_write(struct disk *disk, size_t offset, const void *bytes, size_t count);
 void disk_zero(struct disk *disk, size_t offset, size_t count);
 void disk_read(const struct disk *disk, size_t offset, void *bytes, size_t count);

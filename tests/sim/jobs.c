@@ -59,6 +59,7 @@ static int io_write(struct world *w, struct disk *disk, size_t offset, const uin
                     size_t count)
 {
     bool fault = fault_now(w, disk, false);
+    int error;
 
     if (offset > disk->size || count > disk->size - offset) {
         world_fail(w, "plan", NULL, "a write of [%zu, %zu) goes beyond the end of the %s",
@@ -66,6 +67,7 @@ static int io_write(struct world *w, struct disk *disk, size_t offset, const uin
         return -EIO;
     }
 
+    error = io_fault_write(w, disk, &count);
     if (fault) /* a part of it may have been written */
         count = rng_below(&w->rng, count + 1);
     if (count > 0) {
@@ -75,9 +77,11 @@ static int io_write(struct world *w, struct disk *disk, size_t offset, const uin
             disk_zero(disk, offset, count);
         w->touched = true;
     }
-    if (!fault)
+    if (!fault && error == 0)
         return 0;
     story(w, "a write to the %s fails", disk->name);
+    if (error != 0)
+        return error;
     if (disk == &w->journal)
         return -EIO;
     return rng_chance(&w->rng, 50) ? -ENOSPC : -EIO;
@@ -146,17 +150,19 @@ enum job_result barrier_job_step(struct world *w, struct barrier_job *job)
         return barrier_begin(w, job);
     if (journal)
         w->journal_barrier = NULL;
-    if (!fault_now(w, job->disk, true)) {
+    job->error = io_fault_barrier(w, job->disk);
+    if (job->error == 0 && fault_now(w, job->disk, true))
+        job->error = -EIO;
+    if (job->error == 0) {
         disk_barrier_end(job->disk, job->covered);
         story(w, "  barrier of the %s ends", job->disk->name);
         return JOB_DONE;
     }
-    job->error = -EIO;
     disk_barrier_fail(job->disk, job->covered, &w->rng);
     w->touched = true;
     if (journal) {
         model_cache_lost(&w->model);
-        core_abort(w->core, -EIO);
+        core_abort(w->core, job->error);
     }
     story(w, "  barrier of the %s fails", job->disk->name);
     return JOB_DONE;

@@ -1,16 +1,12 @@
 /* sim: runs worlds of the simulator.  --help says how. */
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "report.h"
+#include "outcome.h"
 #include "world.h"
 
 static const char usage[] =
@@ -36,68 +32,6 @@ static const char usage[] =
     "Prints a line for what it did; exit code 0: nothing found, 1: a failure, with a line "
     "that\n"
     "replays it.\n";
-
-#ifdef PLANTED_AT_RUN_TIME
-int planted_bug;
-#else
-static int planted_bug;
-#endif
-
-/* An assertion or a wild pointer in the core: say which world it was. */
-static void died(int signal_number)
-{
-    char line[160];
-    int length;
-
-    if (world_current != NULL) {
-        length = snprintf(line, sizeof(line),
-                          "FAIL: the program died of signal %d\n"
-                          "replay: sim --seed %" PRIu64 " --event %" PRIu64 " -v\n",
-                          signal_number, world_current->seed, world_current->event);
-        if (write(STDOUT_FILENO, line, length) < 0)
-            _exit(1);
-    }
-    if (planted_bug != 0) /* found */
-        _exit(0);
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-}
-
-static void __attribute__((format(printf, 2, 0)))
-print_report(enum report_level level, const char *format, va_list args)
-{
-    (void)level;
-    if (world_current == NULL || !world_current->verbose)
-        return;
-    printf("    says: ");
-    vprintf(format, args);
-    putchar('\n');
-}
-
-static uint64_t states_of(const struct world_counts *c)
-{
-    return c->states_kill + c->states_listed + c->states_sampled;
-}
-
-static void print_counts(const struct world_counts *c)
-{
-    printf("%" PRIu64 " crash states: %" PRIu64 " kills, %" PRIu64 " listed and %" PRIu64
-           " sampled power cuts (%" PRIu64 " torn inside sectors); %" PRIu64
-           " with records to replay, %" PRIu64 " drained\n",
-           states_of(c), c->states_kill, c->states_listed, c->states_sampled,
-           c->states_scribbled, c->states_replayed, c->states_drained);
-    printf("%" PRIu64 " worlds, %" PRIu64 " lives (ended by %" PRIu64 " kills, %" PRIu64
-           " power cuts, %" PRIu64 " clean stops), %" PRIu64 " events of %" PRIu64 " steps\n",
-           c->worlds, c->lives, c->kills, c->power_cuts, c->stops, c->events, c->steps);
-    printf("%" PRIu64 " changes, %" PRIu64 " split requests, %" PRIu64 " flushes, %" PRIu64
-           " FUA, %" PRIu64 " reads (%" PRIu64 " pieces from the journal), %" PRIu64
-           " commits, %" PRIu64 " checkpoints, %" PRIu64 " ring ends padded, %" PRIu64
-           " waits for space, %" PRIu64 " EPOCH records that had to wait, %" PRIu64
-           " submissions, %" PRIu64 " faults, %" PRIu64 " aborts, %" PRIu64 " carried\n",
-           c->changes, c->splits, c->flushes, c->fuas, c->reads, c->journal_reads, c->commits,
-           c->checkpoints, c->pads, c->space_waits, c->epoch_checkpoints, c->submits, c->faults,
-           c->aborts, c->carried);
-}
 
 /* A run that never met a situation says nothing about it. */
 static bool met_all(const struct world_counts *c)
@@ -149,20 +83,6 @@ struct run {
     struct world_options options;
 };
 
-static uint64_t number_of(const char *text)
-{
-    char *end;
-    unsigned long long number;
-
-    errno = 0;
-    number = strtoull(text, &end, 10);
-    if (errno != 0 || *end != 0 || text[0] < '0' || text[0] > '9') {
-        fprintf(stderr, "sim: '%s' is not a number\n", text);
-        exit(2);
-    }
-    return number;
-}
-
 static void parse(struct run *run, int argc, char *argv[])
 {
     static const struct option longs[] = {
@@ -178,42 +98,38 @@ static void parse(struct run *run, int argc, char *argv[])
     while ((option = getopt_long(argc, argv, "vh", longs, NULL)) != -1) {
         switch (option) {
         case 's':
-            run->seed = number_of(optarg);
+            run->seed = outcome_number(optarg);
             break;
         case 'n':
-            run->seeds = number_of(optarg);
+            run->seeds = outcome_number(optarg);
             break;
         case 't':
-            run->states = number_of(optarg);
+            run->states = outcome_number(optarg);
             break;
         case 'q':
             run->all_parts = strcmp(optarg, "all") == 0;
             if (!run->all_parts)
-                run->part = number_of(optarg);
+                run->part = outcome_number(optarg);
             if (!run->all_parts && (run->part < 1 || run->part > PARTS)) {
                 fprintf(stderr, "sim: parts are 1 to %d, or all\n", PARTS);
                 exit(2);
             }
             break;
         case 'p':
-            run->options.samples = number_of(optarg);
+            run->options.samples = outcome_number(optarg);
             break;
         case 'e':
             run->options.only_event = true;
-            run->options.event = number_of(optarg);
+            run->options.event = outcome_number(optarg);
             break;
         case 'c':
             run->options.state = optarg;
             break;
         case 'd':
-            run->seconds = number_of(optarg);
+            run->seconds = outcome_number(optarg);
             break;
         case 'b':
-            planted_bug = number_of(optarg);
-#ifndef PLANTED_AT_RUN_TIME
-            fputs("sim: this build has no planted bugs: use sim-small\n", stderr);
-            exit(2);
-#endif
+            outcome_plant(optarg);
             break;
         case 'a':
             run->need_all = true;
@@ -235,10 +151,10 @@ static void parse(struct run *run, int argc, char *argv[])
 static bool run_worlds(const struct run *run, uint64_t seed, uint64_t states,
                        struct world_counts *counts)
 {
-    uint64_t before = states_of(counts);
+    uint64_t before = outcome_states(counts);
     time_t end = time(NULL) + (time_t)run->seconds;
 
-    for (uint64_t n = 0; n < run->seeds || states_of(counts) - before < states; n++) {
+    for (uint64_t n = 0; n < run->seeds || outcome_states(counts) - before < states; n++) {
         if (run->seconds != 0 && time(NULL) >= end)
             break;
         if (!world_run(seed + n, &run->options, counts))
@@ -259,10 +175,8 @@ int main(int argc, char *argv[])
     static struct world_counts counts;
     bool ok = true;
 
+    outcome_begin();
     parse(&run, argc, argv);
-    report_set_sink(print_report);
-    signal(SIGABRT, died);
-    signal(SIGSEGV, died);
     if (run.all_parts) {
         for (unsigned part = 1; ok && part <= PARTS; part++)
             ok = run_part(&run, part, &counts);
@@ -271,12 +185,8 @@ int main(int argc, char *argv[])
     } else {
         ok = run_worlds(&run, run.seed, run.states, &counts);
     }
-    print_counts(&counts);
-    if (planted_bug != 0) {
-        printf("planted bug %d: %s\n", planted_bug, ok ? "NOT FOUND" : "found");
-        return ok ? 1 : 0;
-    }
+    outcome_print(&counts);
     if (ok && run.need_all)
         ok = met_all(&counts);
-    return ok ? 0 : 1;
+    return outcome_end(ok);
 }

@@ -216,6 +216,54 @@ void model_crash(struct model *model, uint32_t k, bool durable)
     model->bounds++;
 }
 
+/* The array of one entry a byte of the state, with another layout. */
+static void *laid_out(void *old, size_t entry, const struct model *before,
+                      const struct model *after)
+{
+    uint8_t *from = old, *to = memory_get(after->state_bytes * entry);
+
+    for (unsigned i = 0; i < after->image_count; i++) {
+        size_t kept = before->image_size[i] < after->image_size[i] ? before->image_size[i]
+                                                                   : after->image_size[i];
+
+        memcpy(to + after->image_at[i] * entry, from + before->image_at[i] * entry,
+               kept * entry);
+    }
+    free(old);
+    return to;
+}
+
+void model_resize(struct model *model, unsigned image, size_t size, uint64_t lsn)
+{
+    const struct model before = *model;
+    struct change change = {.image = image, .kind = RECORD_ZERO, .lsn = lsn};
+    uint32_t number;
+
+    assert(model->durable == model->count && !model->cache_lost);
+    model->image_size[image] = size;
+    model->state_bytes = 0;
+    for (unsigned i = 0; i < model->image_count; i++) {
+        model->image_at[i] = model->state_bytes;
+        model->state_bytes += model->image_size[i];
+    }
+    model->base = laid_out(model->base, 1, &before, model);
+    model->base_version =
+        laid_out(model->base_version, sizeof(*model->base_version), &before, model);
+    model->floor = laid_out(model->floor, sizeof(*model->floor), &before, model);
+    for (unsigned i = 0; i < MODEL_STATES; i++) {
+        free(model->states[i]);
+        model->states[i] = NULL;
+        model->state_of[i] = 0;
+    }
+    if (size <= before.image_size[image])
+        return;
+    change.offset = before.image_size[image];
+    change.length = size - change.offset;
+    number = model_admit(model, &change);
+    model_answer(model, number);
+    model_flush_answered(model, number);
+}
+
 void model_read_begin(const struct model *model, unsigned image, size_t offset, size_t count,
                       uint32_t *floors)
 {

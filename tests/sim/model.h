@@ -87,6 +87,10 @@ uint32_t model_count_upto(const struct model *model, uint64_t lsn);
  * disk need not hold it yet. */
 void model_crash(struct model *model, uint32_t k, bool durable);
 
+/* After a clean stop, everything durable: an image has another size.  What is new is zero, as of a
+ * change that got `lsn`. */
+void model_resize(struct model *model, unsigned image, size_t size, uint64_t lsn);
+
 /* A read, in two events: what it may not fall behind, and what it returned.  `floors` has room
  * for one number a byte.  The check returns the first wrong byte, or count. */
 void model_read_begin(const struct model *model, unsigned image, size_t offset, size_t count,

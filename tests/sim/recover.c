@@ -91,6 +91,26 @@ static int recover_scan(struct world *w, struct recovered *found, const uint8_t 
     return r;
 }
 
+/* Who opens it tells the core about images that changed, and a clean journal does not care.  One
+ * that holds something knows the right size (P6: attach/match.c refuses it otherwise). */
+static bool knows_images(struct world *w, const char *state, struct recovered *found)
+{
+    for (unsigned i = 0; i < w->setup.image_count; i++) {
+        struct core_image *image = core_image_find(found->core, w->entries[i].id);
+        int error;
+
+        if (image == NULL || core_image_entry(image)->size == w->entries[i].size)
+            continue;
+        if (found->result.verdict != RECOVERY_EMPTY) {
+            world_fail(w, "P6", state, "the journal has records and an old size of image %u",
+                       i);
+            return false;
+        }
+        core_image_add(found->core, &w->entries[i], &error);
+    }
+    return true;
+}
+
 bool recover_open(struct world *w, const char *state, const uint8_t *journal,
                   struct recovered *found)
 {
@@ -119,6 +139,8 @@ bool recover_open(struct world *w, const char *state, const uint8_t *journal,
                    (unsigned long long)found->result.witness_position);
         r = -EUCLEAN;
     }
+    if (r == 0 && !knows_images(w, state, found))
+        r = -EUCLEAN;
     if (r < 0) {
         core_destroy(found->core);
         found->core = NULL;

@@ -41,9 +41,12 @@ void world_fail(struct world *w, const char *promise, const char *state, const c
     vprintf(format, args);
     va_end(args);
     printf(" (life %u, event %llu)\n", w->life, (unsigned long long)w->event);
-    printf("replay: sim --seed %llu --event %llu%s%s -v\n", (unsigned long long)w->seed,
-           (unsigned long long)w->event, state != NULL ? " --state " : "",
-           state != NULL ? state : "");
+    if (w->scripted != NULL)
+        printf("replay: %s", w->scripted);
+    else
+        printf("replay: sim --seed %llu", (unsigned long long)w->seed);
+    printf(" --event %llu%s%s -v\n", (unsigned long long)w->event,
+           state != NULL ? " --state " : "", state != NULL ? state : "");
     fflush(stdout);
 }
 
@@ -94,6 +97,7 @@ static void choose_load(struct world_setup *setup, struct rng *rng)
     setup->fua_percent = rng_chance(rng, 50) ? 0 : rng_range(rng, 5, 60);
     setup->commit_percent = rng_chance(rng, 50) ? 1 : 10;
     setup->drain_percent = rng_chance(rng, 50) ? 1 : 10;
+    setup->prewrite_percent = 10;
     setup->eager_percent = rng_chance(rng, 50) ? 100 : 3;
 }
 
@@ -197,7 +201,8 @@ static void make_disks(struct world *w)
             setup->sector_bytes * rng_below(&w->rng, setup->ring_bytes / setup->sector_bytes);
         sb.tail.lsn = rng_chance(&w->rng, 50) ? (UINT64_C(1) << 32) - rng_below(&w->rng, 300)
                                               : rng_below(&w->rng, UINT64_C(1) << 50);
-        if (rng_chance(&w->rng, 4)) { /* the last ones: writing ends with an error */
+        if (w->scripted == NULL &&
+            rng_chance(&w->rng, 4)) { /* the last ones: writing ends with an error */
             sb.tail.lsn = FORMAT_LSN_MAX - rng_below(&w->rng, 4000);
             w->setup.last_lsns = true;
         }
@@ -232,7 +237,7 @@ static void make_disks(struct world *w)
 static void life_reset(struct world *w)
 {
     w->life_step = 0;
-    w->tool = rng_chance(&w->rng, 6);
+    w->tool = w->scripted == NULL && rng_chance(&w->rng, 6);
     w->quiet = w->tool;
     w->stopped_clean = false;
     w->journal_barrier = NULL;
@@ -257,7 +262,7 @@ static void life_reset(struct world *w)
 }
 
 /* A server starts.  What it finds has been checked by who ended the life before. */
-static bool life_start(struct world *w)
+bool world_life_start(struct world *w)
 {
     struct recovered found;
     const uint8_t *journal;
@@ -351,7 +356,7 @@ static void end_by_stop(struct world *w, struct check *check)
         model_flush_answered(&w->model, w->model.count);
 }
 
-static void life_end(struct world *w, struct check *check, enum fate fate)
+void world_life_end(struct world *w, struct check *check, enum fate fate)
 {
     struct core_stats stats;
 
@@ -367,6 +372,23 @@ static void life_end(struct world *w, struct check *check, enum fate fate)
     else if (!w->failed && fate == FATE_KILL)
         end_by_kill(w, check);
     w->life++;
+}
+
+void world_resize(struct world *w, unsigned image, size_t size)
+{
+    story(w, "image %u: %zu bytes", image, size);
+    w->setup.image_size[image] = size;
+    w->entries[image].size = size;
+    disk_resize(&w->images[image], size);
+    w->checked_sequence[1 + image] = w->images[image].sequence;
+    /* After the last lsn: the model's changes are in their order. */
+    model_resize(&w->model, image, size, w->lsn_max);
+    w->checkpointer.bytes = memory_resize(w->checkpointer.bytes, w->model.state_bytes);
+    for (unsigned i = 0; i < WORLD_CLIENTS; i++) {
+        client_free(&w->clients[i]); /* their buffers grow with the next life */
+        w->clients[i].payload = w->clients[i].bytes = NULL;
+        w->clients[i].floors = NULL;
+    }
 }
 
 /* ---- steps ---- */
@@ -488,7 +510,9 @@ static void after_step(struct world *w, struct check *check)
     w->counts->steps++;
     w->life_step++;
     /* After a failed barrier the page cache may forget what it pretends to hold. */
-    if (w->setup.fault == FAULT_IMAGE_BARRIER && rng_chance(&w->rng, 5)) {
+    if ((w->setup.fault == FAULT_IMAGE_BARRIER ||
+         (w->io_fault.disk != NULL && w->io_fault.kind == IO_LIES)) &&
+        rng_chance(&w->rng, 5)) {
         for (unsigned i = 0; i < w->setup.image_count; i++)
             disk_drop_cache(&w->images[i]);
     }
@@ -496,6 +520,14 @@ static void after_step(struct world *w, struct check *check)
         w->counts->events++;
         check_event(check, w);
     }
+}
+
+bool world_step(struct world *w, struct check *check)
+{
+    if (!step_or_wait(w))
+        return false;
+    after_step(w, check);
+    return true;
 }
 
 static enum fate choose_fate(struct world *w)
@@ -515,15 +547,14 @@ static void begin_stop(struct world *w)
 }
 
 /* A stop may take its time, but it must come to an end. */
-static void run_stop(struct world *w, struct check *check)
+void world_stop(struct world *w, struct check *check)
 {
     begin_stop(w);
     while (!w->failed && w->stopper.state != STOPPER_DONE) {
-        if (!step_or_wait(w)) {
+        if (!world_step(w, check)) {
             world_fail(w, "P8", NULL, "the stop waits for itself");
             return;
         }
-        after_step(w, check);
         if (w->life_step > LIFE_STEPS_MAX)
             world_fail(w, "P8", NULL, "the stop does not end");
     }
@@ -551,12 +582,11 @@ static void run_life(struct world *w, struct check *check)
     while (!w->failed && w->life_step < steps) {
         if (w->tool && w->activator.state >= ACTIVATOR_DONE)
             break;
-        if (!step_or_wait(w)) {
+        if (!world_step(w, check)) {
             if (w->activator.state != ACTIVATOR_FAILED)
                 world_fail(w, "P8", NULL, "everybody waits");
             break;
         }
-        after_step(w, check);
         /* To die with a full ring, again and again: the EPOCH record needs room as well. */
         if (w->setup.restless && somebody_has_no_space(w) && rng_chance(&w->rng, 20)) {
             w->died_full = true;
@@ -565,25 +595,29 @@ static void run_life(struct world *w, struct check *check)
         }
     }
     if (!w->failed && fate == FATE_STOP) {
-        run_stop(w, check);
+        world_stop(w, check);
         w->died_full = false;
     }
-    life_end(w, check, fate);
+    world_life_end(w, check, fate);
 }
 
-bool world_run(uint64_t seed, const struct world_options *options, struct world_counts *counts)
+struct world *world_new(uint64_t seed, const struct world_setup *setup, const char *scripted,
+                        const struct world_options *options, struct world_counts *counts)
 {
     struct world *w = memory_get(sizeof(*w));
-    struct check *check = check_new(options);
     size_t largest = 0;
-    bool ok;
 
     w->seed = seed;
     w->verbose = options->verbose;
+    w->scripted = scripted;
+    w->script_client = -1;
     w->counts = counts;
     w->rng = rng_stream(seed, 0, 0);
     world_current = w;
-    choose_setup(&w->setup, &w->rng);
+    if (setup != NULL)
+        w->setup = *setup;
+    else
+        choose_setup(&w->setup, &w->rng);
     w->super_bytes = FORMAT_SUPER_MIN;
     w->ring_start = 2 * w->super_bytes;
     w->boot = 1;
@@ -597,14 +631,13 @@ bool world_run(uint64_t seed, const struct world_options *options, struct world_
           w->setup.sector_bytes, (unsigned long long)w->setup.ring_bytes,
           (unsigned long long)w->setup.staging_bytes, w->setup.image_count,
           w->setup.client_count, w->setup.fault);
+    return w;
+}
 
-    while (!w->failed && w->life < w->setup.lives && life_start(w))
-        run_life(w, check);
-
+void world_free(struct world *w)
+{
     life_abandon(w);
-    counts->worlds++;
-    ok = !w->failed;
-    check_free(check);
+    w->counts->worlds++;
     for (unsigned i = 0; i < WORLD_CLIENTS; i++)
         client_free(&w->clients[i]);
     for (unsigned i = 0; i < w->setup.image_count; i++)
@@ -616,5 +649,18 @@ bool world_run(uint64_t seed, const struct world_options *options, struct world_
     free(w->checkpointer.bytes);
     world_current = NULL;
     free(w);
+}
+
+bool world_run(uint64_t seed, const struct world_options *options, struct world_counts *counts)
+{
+    struct world *w = world_new(seed, NULL, NULL, options, counts);
+    struct check *check = check_new(options);
+    bool ok;
+
+    while (!w->failed && w->life < w->setup.lives && world_life_start(w))
+        run_life(w, check);
+    ok = !w->failed;
+    check_free(check);
+    world_free(w);
     return ok;
 }

@@ -188,6 +188,7 @@ struct activator {
     } state;
     struct write_job settle;
     uint8_t *settle_bytes;
+    uint64_t settle_end; /* virtual position of the piece's end */
     struct barrier_job barrier;
     struct super_plan plan;
     bool plan_out;
@@ -218,6 +219,23 @@ enum fault_kind {
     FAULT_IMAGE_WRITE,
     FAULT_IMAGE_SICK, /* one of several images takes and flushes nothing for a while */
 };
+/* A fault at one call of a workload, counted over all disks (fault.c). */
+enum io_fault_kind {
+    IO_EIO,
+    IO_ENOSPC,
+    IO_EINTR, /* and it is called again */
+    IO_SHORT, /* the first bytes are written, and the call for the rest fails */
+    IO_LATE,  /* a write succeeds, and the next barrier of the disk loses it and says so */
+    IO_LIES,  /* as that; afterwards the page cache forgets, and barriers succeed */
+    IO_FAULT_KINDS,
+};
+struct io_fault {
+    uint64_t at; /* number of the call, from 1; 0: none */
+    enum io_fault_kind kind;
+    bool for_ever;           /* all calls from there on, of the same disk */
+    const struct disk *disk; /* where it struck; NULL: it did not */
+    bool late;               /* the next barrier of that disk fails */
+};
 enum schedule { SCHEDULE_UNIFORM, SCHEDULE_STICKY, SCHEDULE_PRIORITY };
 
 /* What a seed chose. */
@@ -235,13 +253,14 @@ struct world_setup {
     unsigned hot_percent;  /* of requests go to a small area */
     unsigned weight[5];    /* of the kinds of requests, in their order */
     unsigned fua_percent;
-    unsigned commit_percent; /* chance of an interval commit, when its actor runs */
-    unsigned drain_percent;  /* chance of an idle checkpoint */
-    unsigned eager_percent;  /* chance that a checkpoint begins when it is wanted */
-    unsigned nap_percent;    /* chance that an actor sleeps a while after a step */
-    unsigned check_percent;  /* of events are looked at: all in small worlds */
-    uint64_t listed_max;     /* up to so many crash states of an event are all tried */
-    bool restless;           /* many short lives */
+    unsigned commit_percent;   /* chance of an interval commit, when its actor runs */
+    unsigned drain_percent;    /* chance of an idle checkpoint */
+    unsigned prewrite_percent; /* chance that another piece is prewritten */
+    unsigned eager_percent;    /* chance that a checkpoint begins when it is wanted */
+    unsigned nap_percent;      /* chance that an actor sleeps a while after a step */
+    unsigned check_percent;    /* of events are looked at: all in small worlds */
+    uint64_t listed_max;       /* up to so many crash states of an event are all tried */
+    bool restless;             /* many short lives */
     bool slow_reads, slow_prewrites;
     bool last_lsns; /* the sequence numbers come to their end */
     enum fault_kind fault;
@@ -261,6 +280,13 @@ struct world_counts {
 struct world {
     uint64_t seed;
     bool verbose;
+    /* A workload decides what is done (workload.h), the seed only how: no request, commit or
+     * checkpoint of chance.  Its name, for the replay. */
+    const char *scripted;
+    struct request script_request; /* for the client of this number, which takes it */
+    int script_client;             /* -1: none */
+    struct io_fault io_fault;
+    uint64_t io_calls; /* that may fail, so far */
     struct world_setup setup;
     struct world_counts *counts;
     struct rng rng;
@@ -335,6 +361,24 @@ extern const struct world *world_current;
  * failure. */
 bool world_run(uint64_t seed, const struct world_options *options, struct world_counts *counts);
 
+/* ---- a workload's way (workload.c) ---- */
+
+struct check;
+
+/* A world with this setup (NULL: the seed chooses).  `scripted` as in struct world. */
+struct world *world_new(uint64_t seed, const struct world_setup *setup, const char *scripted,
+                        const struct world_options *options, struct world_counts *counts);
+void world_free(struct world *w);
+/* A server starts; false: a failure. */
+bool world_life_start(struct world *w);
+/* One step of anybody, and the look at it.  False: nobody can take one. */
+bool world_step(struct world *w, struct check *check);
+/* A clean stop to its end, if nothing fails; world_life_end is due. */
+void world_stop(struct world *w, struct check *check);
+void world_life_end(struct world *w, struct check *check, enum fate fate);
+/* Between two lives, after a clean stop: somebody gives an image another size. */
+void world_resize(struct world *w, unsigned image, size_t size);
+
 /* ---- inside ---- */
 
 /* A line of the story. */
@@ -370,6 +414,11 @@ enum job_result sync_job_step(struct world *w, struct sync_job *job);
 void append_job_abandon(struct world *w, struct append_job *job);
 void sync_job_abandon(struct world *w, struct sync_job *job);
 
+/* fault.c: -errno if this call is the one that the workload wants to fail, else 0.  *count: bytes
+ * that are written all the same. */
+int io_fault_write(struct world *w, const struct disk *disk, size_t *count);
+int io_fault_barrier(struct world *w, const struct disk *disk);
+
 /* client.c */
 void client_start(struct world *w, struct client *client, unsigned number);
 enum job_result client_step(struct world *w, struct client *client);
@@ -400,7 +449,6 @@ bool recover_drain(struct world *w, const char *state, struct core *core, uint8_
 const uint8_t *recover_after_kill(struct world *w, const char *state, uint8_t *room);
 
 /* check.c */
-struct check;
 struct check *check_new(const struct world_options *options);
 void check_free(struct check *check);
 void check_event(struct check *check, struct world *w);
