@@ -54,18 +54,33 @@ const char plugin_config_help[] =
     "memory=<SIZE>             Bound of the memory for the map.  Default: 256M.\n"
     "control=<SOCKET>          Answers `nbdjournal stats` and `top` on this Unix socket.";
 
+static void refuse_path(const char *key, const char *value)
+{
+    if (errno == ENOENT && strcmp(key, "file") == 0)
+        nbdkit_error("there is no image %s: check the path, or create it (truncate -s SIZE %s)",
+                     value, value);
+    else if (errno == ENOENT)
+        nbdkit_error("there is no folder %s: check the path, or create it (mkdir %s)", value,
+                     value);
+    else
+        nbdkit_error("%s=%s: %m", key, value);
+}
+
 static int set_path(char **path, const char *key, const char *value, bool must_exist)
 {
     char *absolute;
 
     if (*value == '\0') {
-        nbdkit_error("%s: the path is empty", key);
+        nbdkit_error("%s= names nothing: give it a path", key);
         return -1;
     }
     /* The real path of the image, so that its journal is found beside it by every name. */
-    absolute = must_exist ? nbdkit_realpath(value) : nbdkit_absolute_path(value);
-    if (absolute == NULL)
+    absolute = must_exist ? realpath(value, NULL) : nbdkit_absolute_path(value);
+    if (absolute == NULL) {
+        if (must_exist)
+            refuse_path(key, value);
         return -1;
+    }
     free(*path);
     *path = absolute;
     return 0;
@@ -76,7 +91,7 @@ static int set_size(uint64_t *size, const char *key, const char *value, uint64_t
     int64_t parsed = nbdkit_parse_size(value);
 
     if (parsed < 0) {
-        nbdkit_error("%s: '%s' is no size", key, value);
+        nbdkit_error("%s=%s is no size: write for example 64M or 1G", key, value);
         return -1;
     }
     if ((uint64_t)parsed < min) {

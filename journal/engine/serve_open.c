@@ -225,10 +225,10 @@ static void report_found(const struct engine *e, const struct recovery_result *f
             report_info("journal %s: recovery found no changes%s", name, torn);
         return;
     }
-    report_info("journal %s: recovery found %" PRIu64 " changes with %" PRIu64
+    report_info("journal %s: recovery found %" PRIu64 " change%s with %" PRIu64
                 " bytes, up to lsn %" PRIu64 ", the last one %s old%s",
-                name, found->records, found->payload_bytes, found->cut.lsn,
-                age_words(found->last_us, age, sizeof(age)), torn);
+                name, found->records, found->records == 1 ? "" : "s", found->payload_bytes,
+                found->cut.lsn, age_words(found->last_us, age, sizeof(age)), torn);
 }
 
 static int recover(struct engine *e) LOCK_UNCHECKED

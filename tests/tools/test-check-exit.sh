@@ -6,7 +6,7 @@ expect_exit 0 create "$journal" --size 4M
 expect_exit 0 check "$journal"
 fill records=30 commit=5
 expect_exit 1 check "$journal"
-expect_match "$out" '30 records.*every checksum is right'
+expect_match "$out" '30 records.*every checksum is right .*B/s\)'
 expect_exit 0 replay "$journal"
 expect_exit 0 check "$journal"
 

@@ -13,6 +13,15 @@ expect_match "$out" 'adopt'
 make_image 1M "$dir/other.img"
 expect_exit 2 check "$journal" "$dir/other.img"
 expect_exit 2 check "$journal" "$image" "$dir/other.img"
+# Nobody knows it, and nothing waits: it is not the journal's, all the same.
+expect_exit 0 replay "$journal"
+expect_exit 0 check "$journal" "$image"
+expect_exit 2 check "$journal" "$dir/other.img"
+expect_match "$out" 'not an image of this journal'
+expect_exit 0 create "$dir/fresh.journal" --size 1M
+expect_exit 0 check "$dir/fresh.journal" "$dir/other.img"
+rm "$image" "$journal" "$expected"
+fill records=5
 expect_exit 3 check "$journal" "$dir/missing.img"
 truncate -s 512K "$image"
 expect_exit 2 check "$journal" "$image"

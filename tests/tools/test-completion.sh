@@ -39,7 +39,7 @@ expect_offered nbdjournal "$common" -
 expect_equal 'offered for: nbdjournal che' check "$(offered nbdjournal che)"
 touch 'a journal' other
 for command in $commands; do
-    options=$(grep "^ nbdjournal $command " "$manual" | grep -oE -- '--[a-z]+' | sort -u || true)
+    options=$(sed -n "/^ nbdjournal $command /,/^$/p" "$manual" | grep -oE -- '--[a-z]+' | sort -u || true)
     expect_offered "nbdjournal $command" "$common${options:+
 $options}" -
     expect_equal "offered for: nbdjournal $command a" 'a journal' "$(offered nbdjournal "$command" a)"

@@ -7,7 +7,7 @@ options=
 for command in create info check dump replay resize adopt forget stats top; do
     grep -q "^ nbdjournal $command " "$manual" || fail "$command is not in SYNOPSIS"
     grep -q "^=head2 $command " "$manual" || fail "$command has no section"
-    synopsis=$(grep "^ nbdjournal $command " "$manual")
+    synopsis=$(sed -n "/^ nbdjournal $command /,/^$/p" "$manual")
     expect_exit 0 "$command" --help
     for option in $(grep -oE -- '--[a-z]+' <<<"$out" | sort -u); do
         case $option in

@@ -55,7 +55,8 @@ requires_marks() {
 # Of what info and dump print: what is different in each run.
 masked() {
     sed -E -e 's/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/UUID/g' \
-        -e 's/20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}/TIME/g' -e "s,$dir/,,g"
+        -e 's/20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}/TIME/g' \
+        -e 's/(takes about |\()[0-9.]+ (ns|us|ms|s|min|h|days)/\1AGE/' -e "s,$dir/,,g"
 }
 
 # expect_golden NAME <OUTPUT: what golden/NAME has.

@@ -4,10 +4,13 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "describe.h"
+#include "duration.h"
 #include "nbdjournal.h"
 #include "report.h"
+#include "size.h"
 #include "survey.h"
 #include "text_json.h"
 
@@ -47,6 +50,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
+static enum tool_exit refuse_stranger(const char **verdict)
+{
+    *verdict = "not an image of this journal: `nbdjournal info` lists those that it knows";
+    return TOOL_DAMAGED;
+}
+
 /* Is it the image that the journal knows?  Disagreement is reported and counts as damage: a
  * replay would destroy this image. */
 static enum tool_exit check_image(const struct survey *s, const char *path,
@@ -70,13 +79,20 @@ static enum tool_exit check_image(const struct survey *s, const char *path,
     result = TOOL_OK;
     switch (image_compare(&s->jf, s->state == JOURNAL_CLEAN, image, &mark, &now, &known)) {
     case MATCH_NEW:
-        *verdict = "new to this journal, and free to be used with it";
+        if (s->jf.sb.image_count > 0)
+            result = refuse_stranger(verdict);
+        else
+            *verdict = "new to this journal, and free to be used with it";
         break;
     case MATCH_KNOWN:
         *verdict = "the image that the journal knows";
         break;
     case MATCH_CLEAN:
-        *verdict = "changed since the journal saw it last, and nothing waits for it";
+        /* A server takes any file then; but who asks may have mistaken one for another. */
+        if (known->inode != now.inode && strcmp(known->name, now.name) != 0)
+            result = refuse_stranger(verdict);
+        else
+            *verdict = "changed since the journal saw it last, and nothing waits for it";
         break;
     case MATCH_REFUSED:
         *verdict = "refused";
@@ -91,14 +107,19 @@ out:
 static void print_check(const struct survey *s)
 {
     const char *name = s->jf.storage->name;
-    char text[SURVEY_TEXT_BYTES];
+    uint64_t ring_bytes = s->jf.sb.ring_bytes;
+    char text[SURVEY_TEXT_BYTES], size[SIZE_TEXT_BYTES], rate[SIZE_TEXT_BYTES],
+        took[DURATION_TEXT_BYTES];
 
     printf("%s: %d of 2 superblocks valid%s\n", name, s->jf.slots_valid,
            s->jf.slots_valid == 2 ? ""
                                   : ": the other one was torn by a crash, which is harmless");
     if (s->state == JOURNAL_NEEDS_REPLAY)
-        printf("%s: %s: every checksum is right\n", name,
-               survey_waiting_text(s->result.records, s->result.payload_bytes, text));
+        printf(
+            "%s: %s: every checksum is right (%s read in %s, %s/s)\n", name,
+            survey_waiting_text(s->result.records, s->result.payload_bytes, text),
+            size_text(ring_bytes, size), duration_text(s->scan_ns, took),
+            size_text((uint64_t)((double)ring_bytes * 1e9 / (double)(s->scan_ns + 1)), rate));
     if (s->staging == STAGING_MISSING)
         printf("%s: the newest records are missing: see MISSING RECORDS in nbdjournal(1)\n",
                name);

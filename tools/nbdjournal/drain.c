@@ -128,10 +128,11 @@ static enum tool_exit open_entry(struct drain *d, const struct image_entry *entr
     if (access(entry->name, F_OK) == 0)
         return open_image(d, entry->name);
     format_uuid_text(entry->uuid, uuid);
-    report_error("%s: %" PRIu64 " records wait for this image, and it is not there: %s.  If it "
+    report_error("%s: %" PRIu64 " record%s for this image, and it is not there: %s.  If it "
                  "has moved, give its path: nbdjournal replay %s IMAGE.  If it is gone: "
                  "nbdjournal forget %s %s",
-                 entry->name, waiting, strerror(errno), journal, journal, uuid);
+                 entry->name, waiting, waiting == 1 ? " waits" : "s wait", strerror(errno),
+                 journal, journal, uuid);
     return TOOL_FAILED;
 }
 

@@ -6,25 +6,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "datalog.h"
 #include "describe.h"
 #include "nbdjournal.h"
 #include "report.h"
+#include "size.h"
 #include "survey.h"
 
 enum dump_format { DUMP_LINES, DUMP_JSON, DUMP_DATALOG };
+
+/* What is listed. */
+struct dump_filter {
+    bool has_range;
+    uint64_t offset, length; /* records that touch a byte of it */
+    uint64_t since_us, until_us;
+};
 
 struct dump_arguments {
     const char *journal;
     const char *image; /* only of this one, or NULL */
     enum dump_format format;
+    struct dump_filter filter;
 };
 
 struct dump {
     enum dump_format format;
     uint32_t image_id; /* 0: of all images */
+    struct dump_filter filter;
+    struct record newest; /* of those listed; lsn 0: none */
     struct datalog log;
 };
 
@@ -37,6 +49,16 @@ static const struct argp_option options[] = {
      .key = 'i',
      .arg = "IMAGE",
      .doc = "Only what is for this image: its number, UUID or path, as info shows them"},
+    {.name = "offset",
+     .key = 'o',
+     .arg = "OFFSET[+LENGTH]",
+     .doc = "Only changes of this byte of the image, or of so many from there on"},
+    {.name = "since",
+     .key = 's',
+     .arg = "TIME",
+     .doc = "Only from then on: \"YYYY-MM-DD[ HH:MM[:SS]]\", \"HH:MM[:SS]\" of today, or "
+            "@SECONDS since 1970"},
+    {.name = "until", .key = 'u', .arg = "TIME", .doc = "Only up to then"},
     {0}};
 
 static void set_format(struct argp_state *state, struct dump_arguments *a,
@@ -45,6 +67,53 @@ static void set_format(struct argp_state *state, struct dump_arguments *a,
     if (a->format != DUMP_LINES)
         argp_error(state, "--json or --datalog, not both");
     a->format = format;
+}
+
+static void parse_range(struct argp_state *state, char *argument, struct dump_filter *filter)
+{
+    char *plus = strchr(argument, '+');
+
+    filter->length = 1;
+    if (plus != NULL)
+        *plus = '\0';
+    if (!size_parse(argument, &filter->offset) ||
+        (plus != NULL && (!size_parse(plus + 1, &filter->length) || filter->length == 0)))
+        argp_error(state,
+                   "--offset %s%s%s: must be OFFSET or OFFSET+LENGTH, such as 800256 or "
+                   "1G+64K",
+                   argument, plus != NULL ? "+" : "", plus != NULL ? plus + 1 : "");
+    filter->has_range = true;
+}
+
+/* Microseconds since 1970. */
+static uint64_t parse_time(struct argp_state *state, const char *argument)
+{
+    static const char *const formats[] = {"%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S",
+                                          "%Y-%m-%d %H:%M",    "%Y-%m-%d",
+                                          "%H:%M:%S",          "%H:%M"};
+    time_t now = time(NULL), then;
+    const char *rest;
+    struct tm tm;
+    uint64_t seconds;
+
+    if (*argument == '@' && size_parse(argument + 1, &seconds) &&
+        seconds < UINT64_MAX / 1000000 - 1)
+        return seconds * 1000000;
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+        localtime_r(&now, &tm);
+        tm.tm_hour = tm.tm_min = tm.tm_sec = 0;
+        tm.tm_isdst = -1;
+        rest = strptime(argument, formats[i], &tm);
+        if (rest == NULL || *rest != '\0')
+            continue;
+        then = mktime(&tm);
+        if (then >= 0)
+            return (uint64_t)then * 1000000;
+    }
+    argp_error(state,
+               "'%s' is no time: write for example \"2026-07-31 12:00:00\", 12:00 or @%lld",
+               argument, (long long)now);
+    return 0;
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -60,6 +129,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case 'i':
         a->image = argument;
+        return 0;
+    case 'o':
+        parse_range(state, argument, &a->filter);
+        return 0;
+    case 's':
+        a->filter.since_us = parse_time(state, argument);
+        return 0;
+    case 'u':
+        /* The second that was named is in it. */
+        a->filter.until_us = parse_time(state, argument) + 999999;
         return 0;
     case ARGP_KEY_ARG:
         if (a->journal != NULL)
@@ -120,12 +199,25 @@ static int print_json(const struct record *r)
     return describe_json_print(object, JSON_COMPACT) == TOOL_OK ? 0 : -EIO;
 }
 
+static bool is_wanted(const struct dump *dump, const struct record *r)
+{
+    const struct dump_filter *filter = &dump->filter;
+
+    if (dump->image_id != 0 && r->image_id != dump->image_id)
+        return false;
+    if (r->time_us < filter->since_us || r->time_us > filter->until_us)
+        return false;
+    return !filter->has_range || (is_change(r) && r->offset < filter->offset + filter->length &&
+                                  r->length > 0 && r->offset + r->length > filter->offset);
+}
+
 static int visit(void *opaque, const struct record *record)
 {
     struct dump *dump = opaque;
 
-    if (dump->image_id != 0 && record->image_id != dump->image_id)
+    if (!is_wanted(dump, record))
         return 0;
+    dump->newest = *record;
     switch (dump->format) {
     case DUMP_LINES:
         print_line(record);
@@ -165,21 +257,38 @@ static bool choose_image(const struct survey *s, const struct dump_arguments *a,
     if (a->image != NULL) {
         entry = find_image(&s->jf.sb, a->image);
         if (entry == NULL) {
-            report_error("%s: no image '%s': see nbdjournal info", a->journal, a->image);
+            report_error("%s: it knows no image '%s': `nbdjournal info %s` lists those that it "
+                         "knows",
+                         a->journal, a->image, a->journal);
             return false;
         }
         dump->image_id = entry->id;
-    } else if (a->format == DUMP_DATALOG) {
+    } else if (a->format == DUMP_DATALOG || a->filter.has_range) {
         if (s->jf.sb.image_count > 1) {
-            report_error("%s: it serves %" PRIu32 " images, and a datalog is for one: say "
-                         "which one with --image",
-                         a->journal, s->jf.sb.image_count);
+            report_error("%s: it serves %" PRIu32 " images, and %s of one: say which one with "
+                         "--image (`nbdjournal info %s` lists them)",
+                         a->journal, s->jf.sb.image_count,
+                         a->format == DUMP_DATALOG ? "a datalog is" : "an offset is",
+                         a->journal);
             return false;
         }
         if (s->jf.sb.image_count == 1)
             dump->image_id = s->jf.sb.images[0].id;
     }
     return true;
+}
+
+/* How the story of a block ends. */
+static void print_outcome(const struct survey *s, const struct dump *dump)
+{
+    if (dump->newest.lsn == 0)
+        printf("# no change of it is in the journal: what the image has there counts\n");
+    else if (s->state == JOURNAL_CLEAN)
+        printf("# all of this is in the image\n");
+    else
+        printf("# the newest is lsn %" PRIu64 ": a read of what it covers returns %s\n",
+               dump->newest.lsn,
+               dump->newest.kind == RECORD_WRITE ? "what it wrote" : "zeroes");
 }
 
 static enum tool_exit dump_all(struct survey *s, struct dump *dump)
@@ -197,10 +306,12 @@ static enum tool_exit dump_all(struct survey *s, struct dump *dump)
     if (dump->format == DUMP_DATALOG) {
         block = datalog_end(&dump->log);
         if (result == TOOL_OK)
-            report_info("%" PRIu64 " requests; replay them onto a copy of the image with: "
+            report_info("%" PRIu64 " request%s; replay them onto a copy of the image with: "
                         "nbd-trplay -i COPY -l DATALOG -b %u",
-                        dump->log.requests, block);
+                        dump->log.requests, dump->log.requests == 1 ? "" : "s", block);
     }
+    if (result == TOOL_OK && dump->format == DUMP_LINES && dump->filter.has_range)
+        print_outcome(s, dump);
     if (result == TOOL_OK && s->state == JOURNAL_DAMAGED)
         result = TOOL_DAMAGED;
     if (result == TOOL_OK && (s->state == JOURNAL_MOVING || s->has_moved))
@@ -217,7 +328,7 @@ enum tool_exit dump_command(int argc, char **argv)
         .parser = parse,
         .args_doc = "JOURNAL",
         .doc = "Lists the records that wait in a journal, one a line.  Nothing is changed."};
-    struct dump_arguments a = {0};
+    struct dump_arguments a = {.filter.until_us = UINT64_MAX};
     struct survey s = {0};
     struct dump dump = {0};
     enum tool_exit result;
@@ -229,6 +340,7 @@ enum tool_exit dump_command(int argc, char **argv)
         return TOOL_FAILED;
     }
     dump.format = a.format;
+    dump.filter = a.filter;
     result = survey_open(&s, a.journal, ATTACH_INSPECT);
     if (result == TOOL_OK)
         result = choose_image(&s, &a, &dump) ? dump_all(&s, &dump) : TOOL_FAILED;

@@ -12,7 +12,7 @@
 
 static const char *what;
 static bool shown;
-static uint64_t drawn_ns;
+static uint64_t begun_ns, drawn_ns;
 
 static uint64_t monotonic_ns(void)
 {
@@ -25,11 +25,13 @@ static uint64_t monotonic_ns(void)
 void progress_begin(const char *words)
 {
     what = isatty(STDERR_FILENO) ? words : NULL;
+    begun_ns = monotonic_ns();
 }
 
 static void draw(uint64_t done, uint64_t total)
 {
-    char done_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES];
+    char done_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], rate_text[SIZE_TEXT_BYTES];
+    uint64_t passed_ns = drawn_ns - begun_ns;
     double part = total == 0 ? 1 : (double)done / (double)total;
     int cells = (int)(part * BAR_CELLS);
     char bar[BAR_CELLS + 1];
@@ -38,8 +40,12 @@ static void draw(uint64_t done, uint64_t total)
         bar[i] = i < cells ? '#' : '.';
     bar[BAR_CELLS] = '\0';
     /* To the end of the line: the text before may have been longer. */
-    fprintf(stderr, "\r%s [%s] %3d %%  %s of %s\033[K", what, bar, (int)(part * 100),
+    fprintf(stderr, "\r%s [%s] %3d %%  %s of %s", what, bar, (int)(part * 100),
             size_text(done, done_text), size_text(total, total_text));
+    if (passed_ns >= PAUSE_NS)
+        fprintf(stderr, ", %s/s",
+                size_text((uint64_t)((double)done * 1e9 / (double)passed_ns), rate_text));
+    fputs("\033[K", stderr);
     fflush(stderr);
     shown = true;
 }

@@ -109,14 +109,16 @@ static void print_writeback(const json_t *o)
 {
     char home[SIZE_TEXT_BYTES], waited[DURATION_TEXT_BYTES];
 
-    printf("writeback       %s in %" PRIu64 " checkpoints%s\n",
+    printf("writeback       %s in %" PRIu64 " checkpoint%s%s\n",
            size_text(ask_number(o, "writeback.bytes"), home),
            ask_number(o, "writeback.checkpoints"),
+           ask_number(o, "writeback.checkpoints") == 1 ? "" : "s",
            ask_flag(o, "writeback.running") ? ", and one under way" : "");
     if (ask_number(o, "writeback.failed") > 0)
         printf("  failed        %" PRIu64 "\n", ask_number(o, "writeback.failed"));
-    printf("throttled       %" PRIu64 " changes, for %s in all; %" PRIu64 " wait now\n",
-           ask_number(o, "throttle.count"), duration_text(ask_number(o, "throttle.ns"), waited),
+    printf("throttled       %" PRIu64 " change%s, for %s in all; %" PRIu64 " now\n",
+           ask_number(o, "throttle.count"), ask_number(o, "throttle.count") == 1 ? "" : "s",
+           duration_text(ask_number(o, "throttle.ns"), waited),
            ask_number(o, "throttle.waiting"));
 }
 

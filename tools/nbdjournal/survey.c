@@ -109,9 +109,18 @@ static int make_core(struct survey *s)
     return r;
 }
 
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* One reading of the ring. */
 static int scan(struct survey *s)
 {
+    uint64_t begun_ns = monotonic_ns();
     int r = make_core(s);
 
     if (r < 0)
@@ -122,6 +131,7 @@ static int scan(struct survey *s)
     progress_begin("reading");
     r = journal_recover(&s->jf, s->core, UINT64_MAX, visit, s, progress_update, &s->result);
     progress_end();
+    s->scan_ns = monotonic_ns() - begun_ns;
     return r;
 }
 

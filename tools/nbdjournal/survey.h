@@ -28,6 +28,7 @@ struct survey {
     enum staging_found staging;
     enum journal_state state;
     struct recovery_result result;
+    uint64_t scan_ns; /* how long the last reading of the ring took: a recovery does the same */
     struct survey_image *images; /* one for each entry of the table, in its order */
     uint64_t forgotten_records;  /* of images that the table does not know (any more) */
     bool has_moved;              /* its server wrote a superblock meanwhile */
