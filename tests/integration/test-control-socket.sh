@@ -65,7 +65,7 @@ rmdir "$control"
 # Wrong paths.
 refused 'No such file' "$dir/missing/control"
 refused 'is too long|has room' "$dir/$(printf 'x%.0s' {1..120})"
-refused 'empty' ''
+refused 'names nothing' ''
 
 # A start that fails for another reason takes its socket away.
 text=$(expect_failure nbdkit -f -U "$dir/other" "$plugin" file="$dir" control="$control" </dev/null)
