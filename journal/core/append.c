@@ -101,15 +101,39 @@ static bool map_is_full(const struct core *c)
     return c->retired_nodes + 2 * nodes > c->pool.limit_nodes;
 }
 
+/* P8: what waits for a checkpoint waits, unless that can't help.  An image that can't be written
+ * makes nobody else fail: what it holds is carried out of the way (checkpoint.c), and only when
+ * there is nobody to do that for, or no room, its own writers learn why. */
+static int wait_for_checkpoint(struct core *c, const struct core_image *image)
+{
+    c->space_wanted = true;
+    if (PLANTED(40) && c->image_error != 0) /* everybody learns of one image's error */
+        return c->image_error;
+    return image->failed != 0 && (c->image_count == 1 || c->carry_failed) ? image->failed
+                                                                          : -EAGAIN;
+}
+
 /* 0, or what core_append_admit returns: a checkpoint gives nodes back, if there are any. */
-static int map_check(struct core *c)
+static int map_check(struct core *c, const struct core_image *image)
 {
     if (!map_is_full(c))
         return 0;
     if (c->retired_nodes + c->pool.used + c->pool.reserved == 0)
         return -ENOMEM;
-    c->space_wanted = true;
-    return c->image_error != 0 ? c->image_error : -EAGAIN;
+    return wait_for_checkpoint(c, image);
+}
+
+/* Of several images one may have to be carried, and that goes from one commit to the next
+ * (checkpoint.c, shorten_target): there has to be room for what lies between two of them. */
+static bool uncommitted_too_long(const struct core *c)
+{
+    return c->image_count > 1 && c->last_lsn != c->durable.lsn &&
+           c->head - c->durable.position > c->sb.ring_bytes / 16;
+}
+
+bool core_commit_due(const struct core *c)
+{
+    return uncommitted_too_long(c) && !c->commit_in_flight && c->error == 0;
 }
 
 /* For the last record with its pad, and a seal. */
@@ -123,7 +147,8 @@ static int lsns_used_up(void)
 }
 
 /* Space, map nodes, and nothing else in the way?  0, or what core_append_admit returns. */
-static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
+static int admit_check(struct core *c, const struct core_image *image, uint64_t need,
+                       uint64_t reserve)
 {
     int r;
 
@@ -131,19 +156,15 @@ static int admit_check(struct core *c, uint64_t need, uint64_t reserve)
         return -EIO; /* P4 */
     if (c->last_lsn >= FORMAT_LSN_MAX - LSNS_KEPT)
         return lsns_used_up();
-    if (need + reserve > core_free_space(c)) {
-        c->space_wanted = true;
-        return c->image_error != 0 ? c->image_error : -EAGAIN; /* P8: bounded, not for ever */
-    }
+    if (need + reserve > core_free_space(c))
+        return wait_for_checkpoint(c, image);
     if (prewrite_collides(c, need))
         return -EAGAIN;
     if (c->unsubmitted_max != 0 && c->head + need + c->sb.sector_bytes > staging_limit(c))
         return -EAGAIN; /* whoever publishes submits, so this ends without our help */
     r = map_reserve(&c->pool);
-    if (r < 0 && c->pool.used > 0) { /* a checkpoint gives nodes back */
-        c->space_wanted = true;
-        return c->image_error != 0 ? c->image_error : -EAGAIN;
-    }
+    if (r < 0 && c->pool.used > 0) /* a checkpoint gives nodes back */
+        return wait_for_checkpoint(c, image);
     return r;
 }
 
@@ -191,9 +212,11 @@ int core_append_admit(struct core *c, struct append *a, struct core_image *image
     if (image->full)
         return image->failed;
     /* Not for core_append_again: it replaces as much, and the checkpoint would wait for itself. */
-    r = c->error != 0 ? -EIO : map_check(c);
+    r = c->error != 0 ? -EIO : map_check(c, image);
+    if (r == 0 && uncommitted_too_long(c))
+        r = -EAGAIN;
     if (r == 0)
-        r = admit_check(c, pad + span, core_reserve(c) + core_carry_reserve(c));
+        r = admit_check(c, image, pad + span, core_reserve(c) + core_carry_reserve(c));
     if (r == 0)
         admit(c, a, image, &change, pad);
     return r;
@@ -222,7 +245,7 @@ int core_append_again(struct core *c, struct append *a, struct core_image *image
         map_reserve(&c->pool) < 0)
         return -ENOSPC;
     map_unreserve(&c->pool);
-    r = admit_check(c, pad + span, core_reserve(c));
+    r = admit_check(c, image, pad + span, core_reserve(c));
     if (r == 0)
         admit(c, a, image, &change, pad);
     return r;

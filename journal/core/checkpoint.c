@@ -338,6 +338,7 @@ static void finish(struct core *c, struct checkpoint_step *step)
     }
     /* The tail is where it was: who waits for space learns why. */
     c->image_error = k->carry ? 0 : step->error;
+    c->carry_failed = k->carry_failed;
     c->space_generation++;
     if (step->error == 0)
         c->stats.checkpoints++;
@@ -449,8 +450,10 @@ void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int 
         }
         break;
     case STEP_CARRY:
-        if (error != 0)
-            k->carry = false; /* no room: the tail stays */
+        if (error != 0) { /* no room: the tail stays */
+            k->carry = false;
+            k->carry_failed = true;
+        }
         k->cursor = k->cursor_next;
         break;
     case STEP_SUPER:

@@ -127,4 +127,5 @@ void core_commit_end(struct core *c, struct commit *commit, int error)
     assert(c->staged_position >= commit->mark.position || PLANTED(22));
     c->durable = commit->mark;
     remember_mark(c);
+    c->space_generation++; /* uncommitted_too_long */
 }

@@ -136,8 +136,8 @@ struct append {
  *   -EAGAIN    no space now: wait until core_space_generation changes, or the journal aborts,
  *              then try again.
  *              With -EAGAIN somebody must be running a checkpoint (core_checkpoint_wanted
- *              says so).
- *   -ENOSPC    or another error of the image's checkpoint: no space and the image can't be
+ *              says so), or lead a commit (core_commit_due).
+ *   -ENOSPC    or another error of this image's checkpoint: no space and the image can't be
  *              written
  *   -EIO       the journal has aborted (P4)
  *   -ENOMEM    map nodes */
@@ -153,6 +153,9 @@ int core_epoch_begin(struct core *c, struct append *a, uint64_t now_us);
 /* Header(s) and payload were written (error 0), or not (-errno: the journal aborts, every
  * append fails). Publishes this record and others behind it as far as they are complete. */
 void core_append_copied(struct core *c, struct append *a, int error);
+
+/* Nothing more is admitted before a commit. */
+bool core_commit_due(const struct core *c);
 
 uint32_t core_atomic_max(const struct core *c);
 

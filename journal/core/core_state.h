@@ -58,6 +58,7 @@ struct checkpoint {
     struct read_pin pin;      /* COPY, CARRY: while a step is out */
     bool pinned;
     bool carry;           /* the tail may pass images that were skipped: they are carried */
+    bool carry_failed;    /* there was no room for it */
     uint64_t carried_lsn; /* CARRY: of the version that is out */
     uint64_t carried_bytes;
     uint64_t cursor_next; /* COPY: after the step that is out */
@@ -104,7 +105,8 @@ struct core {
     bool super_in_flight;
 
     struct checkpoint checkpoint;
-    int image_error; /* of the last checkpoint attempt, cleared by the next good image flush */
+    int image_error;   /* of the last checkpoint attempt, for people */
+    bool carry_failed; /* in it */
 
     uint64_t prewritten;                    /* of the first lap, bytes from the ring's start */
     uint64_t prewrite_from, prewrite_count; /* the piece that is out; count 0: none */
@@ -126,7 +128,7 @@ static inline uint64_t core_reserve(const struct core *c)
 /* With several images, also for carrying what one of them can't take (checkpoint.c). */
 static inline uint64_t core_carry_reserve(const struct core *c)
 {
-    return c->image_count > 1 ? c->sb.ring_bytes / 8 : 0;
+    return c->image_count > 1 ? c->sb.ring_bytes / 4 : 0;
 }
 
 static inline uint64_t round_up(uint64_t value, uint64_t unit)

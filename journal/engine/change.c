@@ -55,6 +55,10 @@ static int admit_in_turn_locked(struct engine *e, struct append *a,
             /* What was published while another submission was under way waits for this. */
             if (engine_submit_all_locked(e))
                 continue;
+            if (core_commit_due(e->core)) {
+                engine_commit_all_locked(e);
+                continue;
+            }
             condition_signal(&e->work); /* only a checkpoint makes space */
         }
         condition_wait(&self.turn, &e->lock);

@@ -14,8 +14,9 @@ enum job_result committer_step(struct world *w)
     struct sync_job *sync = &w->committer;
 
     if (sync->state == SYNC_JOB_NONE) {
-        if (w->activator.state != ACTIVATOR_DONE || w->quiet || core_aborted(w->core) ||
-            !rng_chance(&w->rng, w->setup.commit_percent) ||
+        if (w->activator.state != ACTIVATOR_DONE || core_aborted(w->core) ||
+            !(core_commit_due(w->core) ||
+              (!w->quiet && rng_chance(&w->rng, w->setup.commit_percent))) ||
             core_commit_all_target(w->core) == 0)
             return JOB_WAITS;
         story(w, "interval commit");

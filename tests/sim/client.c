@@ -112,6 +112,9 @@ static void answer(struct world *w, struct client *client, int error)
         if (!w->had_fault && !w->setup.last_lsns)
             world_fail(w, "P8", NULL, "client %u got an error though nothing has failed: %s",
                        client->number, strerror(-error));
+        if (w->setup.fault == FAULT_IMAGE_SICK && client->request.image != w->sick_image)
+            world_fail(w, "P8", NULL, "client %u got the error of another image: %s",
+                       client->number, strerror(-error));
         return;
     }
     w->counts->answers++;
