@@ -93,7 +93,7 @@ static void look(struct looks *l, struct top_view *view)
     json_decref(l->before);
     l->before = l->now;
     l->now = o;
-    view->pair = top_pair_make(l->now, l->before);
+    view->pair = rates_make(l->now, l->before);
 }
 
 /* False: the end. */

@@ -190,38 +190,41 @@ static void draw_journal(const json_t *now)
              oldest_ns > 0 ? "" : ": all is home");
 }
 
-static void draw_commits(const struct top_pair *p)
+static void draw_commits(const struct rates *p)
 {
-    uint64_t answered = top_growth(p, "commits.answered"), waits = top_growth(p, "batch.waits");
+    uint64_t answered = rates_growth(p, "commits.answered"),
+             waits = rates_growth(p, "batch.waits");
     char rate[32], p50[DURATION_TEXT_BYTES], p99[DURATION_TEXT_BYTES],
         p999[DURATION_TEXT_BYTES], each[DURATION_TEXT_BYTES];
     const char *policy = ask_text(p->now, "batch.policy");
 
     put_line(4, "commits", "%s /s  p50 %s  p99 %s  p99.9 %s  %.2f flushes each",
-             rate_text(top_rate(p, "commits.count"), rate),
-             duration_text(top_commit_quantile(p, 0.5), p50),
-             duration_text(top_commit_quantile(p, 0.99), p99),
-             duration_text(top_commit_quantile(p, 0.999), p999),
-             answered == 0 ? 0. : (double)top_growth(p, "commits.flushes") / (double)answered);
+             rate_text(rates_per_second(p, "commits.count"), rate),
+             duration_text(rates_commit_quantile(p, 0.5), p50),
+             duration_text(rates_commit_quantile(p, 0.99), p99),
+             duration_text(rates_commit_quantile(p, 0.999), p999),
+             answered == 0 ? 0.
+                           : (double)rates_growth(p, "commits.flushes") / (double)answered);
     put_line(5, "held back", "%s /s   for %s each, %.1f flushes came along   (%s)",
-             rate_text(top_rate(p, "batch.waits"), rate),
-             duration_text(waits == 0 ? 0 : top_growth(p, "batch.waits_ns") / waits, each),
-             waits == 0 ? 0. : (double)top_growth(p, "batch.company") / (double)waits,
+             rate_text(rates_per_second(p, "batch.waits"), rate),
+             duration_text(waits == 0 ? 0 : rates_growth(p, "batch.waits_ns") / waits, each),
+             waits == 0 ? 0. : (double)rates_growth(p, "batch.company") / (double)waits,
              policy != NULL ? policy : "");
 }
 
-static void draw_flow(const struct top_pair *p)
+static void draw_flow(const struct rates *p)
 {
     char bytes[SIZE_TEXT_BYTES + 2], rate[32];
     uint64_t errors = ask_number(p->now, "requests.errors");
     uint64_t failed = ask_number(p->now, "writeback.failed");
 
-    put_line(6, "writeback", "%s%s", bytes_rate_text(top_rate(p, "writeback.bytes"), bytes),
+    put_line(6, "writeback", "%s%s",
+             bytes_rate_text(rates_per_second(p, "writeback.bytes"), bytes),
              ask_flag(p->now, "writeback.running") ? ", a checkpoint is under way" : "");
     put_line(7, "throttled",
              "%s /s, %" PRIu64 " wait now   requests failed %" PRIu64
              "   checkpoints failed %" PRIu64,
-             rate_text(top_rate(p, "throttle.count"), rate),
+             rate_text(rates_per_second(p, "throttle.count"), rate),
              ask_number(p->now, "throttle.waiting"), errors, failed);
 }
 
@@ -244,7 +247,7 @@ static bool next_row(struct table *t)
     return t->y < LINES - 1; /* the last line is for the keys */
 }
 
-static void draw_row(struct table *t, const struct top_pair *row, const char *name, int indent,
+static void draw_row(struct table *t, const struct rates *row, const char *name, int indent,
                      bool has_dirty)
 {
     char text[SIZE_TEXT_BYTES + 2];
@@ -254,13 +257,13 @@ static void draw_row(struct table *t, const struct top_pair *row, const char *na
         return;
     y = t->y;
     put_name(y, indent, name, NAME_WIDTH - indent);
-    put_right(y, READS_X, rate_text(top_rate(row, "reads"), text));
-    put_right(
-        y, CHANGES_X,
-        rate_text(top_rate(row, "writes") + top_rate(row, "trims") + top_rate(row, "zeroes"),
-                  text));
-    put_right(y, FLUSHES_X, rate_text(top_rate(row, "flushes"), text));
-    put_right(y, WRITTEN_X, bytes_rate_text(top_rate(row, "write_bytes"), text));
+    put_right(y, READS_X, rate_text(rates_per_second(row, "reads"), text));
+    put_right(y, CHANGES_X,
+              rate_text(rates_per_second(row, "writes") + rates_per_second(row, "trims") +
+                            rates_per_second(row, "zeroes"),
+                        text));
+    put_right(y, FLUSHES_X, rate_text(rates_per_second(row, "flushes"), text));
+    put_right(y, WRITTEN_X, bytes_rate_text(rates_per_second(row, "write_bytes"), text));
     if (has_dirty)
         put_right(y, DIRTY_X, bytes_text(ask_number(row->now, "dirty_bytes"), text));
     snprintf(text, sizeof(text), "%" PRIu64, ask_number(row->now, "errors"));
@@ -272,7 +275,7 @@ static void draw_clients(struct table *t, const struct top_view *view, const cha
     const json_t *clients = ask_member(view->pair.now, "clients");
 
     for (size_t i = 0; i < json_array_size(clients); i++) {
-        struct top_pair row = top_pair_row(&view->pair, "clients", i);
+        struct rates row = rates_row(&view->pair, "clients", i);
         const char *of = ask_text(row.now, "disk");
 
         if (of != NULL && strcmp(of, disk) == 0)
@@ -301,7 +304,7 @@ static void draw_table(struct top_view *view)
 
     draw_table_head();
     for (size_t i = 0; i < json_array_size(disks); i++) {
-        struct top_pair row = top_pair_row(&view->pair, "disks", i);
+        struct rates row = rates_row(&view->pair, "disks", i);
         const char *name = ask_text(row.now, "name"), *error = ask_text(row.now, "error");
         char words[128];
 

@@ -5,13 +5,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "top_rates.h"
+#include "rates.h"
 
 struct top_view {
     const char *socket;
-    struct top_pair pair; /* now NULL: no answer yet */
-    const char *trouble;  /* why there is no newer one; NULL: there is */
-    bool clients;         /* are listed below their disks */
+    struct rates pair;   /* now NULL: no answer yet */
+    const char *trouble; /* why there is no newer one; NULL: there is */
+    bool clients;        /* are listed below their disks */
     bool paused;
     unsigned scroll; /* rows of the table that are above the screen; bounded by drawing */
 };

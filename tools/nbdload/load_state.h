@@ -52,12 +52,13 @@ struct load {
     uint64_t watch_answered, watch_ns; /* when the last answer was seen */
 
     struct measurement m;
-    const struct trace *trace; /* of the pattern with this name */
-    struct ledger *ledger;     /* null: nothing is verified */
-    char broken[512];          /* what was read and is wrong; empty: nothing */
-    int signal;                /* that ended it; 0: none */
-    int refused;               /* exit code, if `gone` is not the server's fault */
-    char gone[512];            /* why it could not go on; empty: it could */
+    const struct trace *trace;   /* of the pattern with this name */
+    struct ledger *ledger;       /* null: nothing is verified */
+    char broken[512];            /* what was read and is wrong; empty: nothing */
+    const struct server *server; /* what it says of itself; null: it is not asked */
+    int signal;                  /* that ended it; 0: none */
+    int refused;                 /* exit code, if `gone` is not the server's fault */
+    char gone[512];              /* why it could not go on; empty: it could */
 };
 
 /* The payload of a write that is not verified begins at one of so many places in the pool. */

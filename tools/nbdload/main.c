@@ -9,6 +9,7 @@
 #include "load_setup.h"
 #include "options.h"
 #include "result.h"
+#include "server.h"
 
 static int print_json(const struct load *load)
 {
@@ -90,9 +91,25 @@ static int tell(const struct load *load, FILE *report)
     return status;
 }
 
+/* The load, and beside it what the server says of itself. */
+static int run_asking(struct load *load, struct server *server)
+{
+    int r;
+
+    if (load->options->control == NULL)
+        return load_run(load);
+    if (server_begin(server, load->options->control) < 0)
+        return -1;
+    r = load_run(load);
+    server_end(server);
+    load->server = server;
+    return r;
+}
+
 static int run(struct options *options)
 {
-    static struct load load; /* large: histograms */
+    static struct load load;     /* large: histograms */
+    static struct server server; /* large: samples */
     struct trace trace = {0};
     struct ledger ledger = {.fd = -1};
     FILE *report = NULL;
@@ -116,10 +133,11 @@ static int run(struct options *options)
     load_init(&load, options, options->ledger != NULL ? &ledger : NULL,
               options->trace != NULL ? &trace : NULL);
     status = EXIT_USAGE;
-    if (load_run(&load) == 0) {
+    if (run_asking(&load, &server) == 0) {
         status = tell(&load, report);
         report = NULL;
     }
+    server_free(&server);
     load_destroy(&load);
 out:
     if (report != NULL)

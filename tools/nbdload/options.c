@@ -44,6 +44,7 @@ enum {
     OPTION_JSON,
     OPTION_VERIFY,
     OPTION_REPORT,
+    OPTION_CONTROL,
     OPTIONS_OF_CHILDREN = 512,
 };
 
@@ -88,6 +89,10 @@ static const struct argp_option argp_options[] = {
     {0, 0, 0, 0, "Results:", 4},
     {"json", OPTION_JSON, 0, 0, "As JSON instead of a table", 0},
     {"report", OPTION_REPORT, "FILE", 0, "A page with plots as well (HTML)", 0},
+    {"control", OPTION_CONTROL, "SOCKET", 0,
+     "Ask the server, an nbdkit journal with control=SOCKET, how many flushes its commits "
+     "answer",
+     0},
     {"quiet", 'q', 0, 0, "No progress line on the terminal", 0},
     {0, 0, 0, 0, "Verification:", 5},
     {"verify", OPTION_VERIFY, "STATE", 0,
@@ -246,6 +251,9 @@ static bool option_set(struct options *o, int key, char *arg)
         return true;
     case OPTION_REPORT:
         o->report = arg;
+        return true;
+    case OPTION_CONTROL:
+        o->control = arg;
         return true;
     case OPTION_VERIFY:
         o->ledger = arg;

@@ -61,7 +61,8 @@ struct options {
 
     bool json;
     bool quiet;
-    const char *report; /* null: none */
+    const char *report;  /* null: none */
+    const char *control; /* socket on which the server tells of itself; null: none */
 
     const char *ledger; /* null: nothing is verified */
     struct verify_options check;

@@ -7,6 +7,7 @@
 #include "exit_code.h"
 #include "plot.h"
 #include "result.h"
+#include "server.h"
 
 #define CURVE_POINTS 121
 #define NINES_MAX 6.0 /* to 99.9999% */
@@ -149,6 +150,41 @@ static void write_latency(FILE *out, const struct measurement *m)
     plot_write(out, &plot);
 }
 
+static void write_server(FILE *out, const struct load *load)
+{
+    static double x[SERVER_SAMPLES_MAX], y[SERVER_SAMPLES_MAX];
+    const struct server *s = load->server;
+    struct rates r = server_rates(s);
+    char p50[32], p99[32];
+    struct plot_line line = {.name = "flushes per commit", .x = x, .y = y};
+    struct plot plot = {
+        .title = "Flushes per commit over time",
+        .x_title = "seconds",
+        .y_title = "flushes that a commit answers",
+        .lines = &line,
+        .line_count = 1,
+        .y_text = count_text,
+        .x_max = result_seconds(load),
+    };
+    double rate;
+
+    for (unsigned j = 0; j < s->sample_count; j++) {
+        if (server_piece(s, j, load->m.start_ns, &x[line.count], &y[line.count], &rate) &&
+            x[line.count] <= plot.x_max)
+            line.count++;
+    }
+    latency_text(rates_commit_quantile(&r, 0.5), p50, sizeof p50);
+    latency_text(rates_commit_quantile(&r, 0.99), p99, sizeof p99);
+    fprintf(out,
+            "<h2>Flushes per commit</h2>\n<p>The server made %" PRIu64
+            " commits that somebody waited for; each answered %.2f flushes. A commit took %s "
+            "(p50), %s (p99). %" PRIu64 " were held back for company.</p>\n",
+            rates_growth(&r, "commits.answered"), server_flushes_per_commit(s), p50, p99,
+            rates_growth(&r, "batch.waits"));
+    if (line.count > 1)
+        plot_write(out, &plot);
+}
+
 /* ---- words ---- */
 
 static void write_row(FILE *out, const char *name, const struct histogram *h, uint64_t bytes,
@@ -271,6 +307,8 @@ void result_write_html(const struct load *load, FILE *out)
         write_throughput(out, m);
         fputs("<h2>Latency over time</h2>\n", out);
         write_latency_over_time(out, m);
+        if (load->server != NULL)
+            write_server(out, load);
         fputs("<h2>Latency by percentile</h2>\n", out);
         write_latency(out, m);
     } else {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "result.h"
+#include "server.h"
 
 /* What the latency curve is drawn from: evenly spaced in 1 - quantile, on a log scale. */
 static const double curve_quantiles[] = {
@@ -123,6 +124,30 @@ static json_t *clients_json(const struct load *load)
                      (json_int_t)most);
 }
 
+static json_t *server_json(const struct load *load)
+{
+    const struct server *s = load->server;
+    struct rates r = server_rates(s);
+    json_t *series = json_array();
+    double seconds, each, rate;
+
+    for (unsigned j = 0; j < s->sample_count; j++) {
+        if (server_piece(s, j, load->m.start_ns, &seconds, &each, &rate))
+            json_array_append_new(series, json_pack("{s:f, s:f, s:f}", "time", seconds,
+                                                    "flushes_per_commit", each,
+                                                    "commits_per_second", rate));
+    }
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:o}", "commits",
+                     (json_int_t)rates_growth(&r, "commits.answered"), "flushes",
+                     (json_int_t)rates_growth(&r, "commits.flushes"), "flushes_per_commit",
+                     server_flushes_per_commit(s), "commit_p50",
+                     (double)rates_commit_quantile(&r, 0.5) / 1e3, "commit_p99",
+                     (double)rates_commit_quantile(&r, 0.99) / 1e3, "commit_p999",
+                     (double)rates_commit_quantile(&r, 0.999) / 1e3, "waits",
+                     (json_int_t)rates_growth(&r, "batch.waits"), "company",
+                     (json_int_t)rates_growth(&r, "batch.company"), "series", series);
+}
+
 json_t *result_json(const struct load *load)
 {
     const struct measurement *m = &load->m;
@@ -147,6 +172,8 @@ json_t *result_json(const struct load *load)
                           "answered", (json_int_t)m->answered, "failed", (json_int_t)m->failed,
                           "unanswered", (json_int_t)m->unanswered, "behind",
                           (json_int_t)m->behind, "failures", failures_json(load)));
+    if (load->server != NULL)
+        json_object_set_new(result, "server", server_json(load));
     if (load->gone[0] != '\0')
         json_object_set_new(result, "gone", json_string(load->gone));
     if (load->ledger != NULL) {

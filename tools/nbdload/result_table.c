@@ -5,6 +5,7 @@
 
 #include "exit_code.h"
 #include "result.h"
+#include "server.h"
 
 double result_seconds(const struct load *load)
 {
@@ -87,6 +88,22 @@ void result_print_headline(const struct load *load, FILE *out)
             result_seconds(load));
 }
 
+static void print_server(const struct load *load)
+{
+    const struct server *s = load->server;
+    struct rates r;
+
+    if (s == NULL)
+        return;
+    r = server_rates(s);
+    printf("server: %" PRIu64 " commits that were waited for, %.2f flushes each; commit p50",
+           rates_growth(&r, "commits.answered"), server_flushes_per_commit(s));
+    print_latency(rates_commit_quantile(&r, 0.5));
+    printf(", p99");
+    print_latency(rates_commit_quantile(&r, 0.99));
+    printf("; %" PRIu64 " held back for company\n", rates_growth(&r, "batch.waits"));
+}
+
 void result_print_table(const struct load *load)
 {
     const struct measurement *m = &load->m;
@@ -108,6 +125,7 @@ void result_print_table(const struct load *load)
     if (result_torn_reads(load) > 0)
         printf("sectors read half old and half new, while a write was in flight: %" PRIu64 "\n",
                result_torn_reads(load));
+    print_server(load);
     if (m->behind > 0)
         printf("behind: %" PRIu64 " operations were due and not begun\n", m->behind);
 }

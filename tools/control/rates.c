@@ -1,13 +1,13 @@
-/* top_rates: see top_rates.h. */
+/* rates: see rates.h. */
 #include <string.h>
 
 #include "ask.h"
-#include "top_rates.h"
+#include "rates.h"
 
-struct top_pair top_pair_make(const json_t *now, const json_t *before)
+struct rates rates_make(const json_t *now, const json_t *before)
 {
     uint64_t now_ns = ask_number(now, "uptime_ns"), before_ns = ask_number(before, "uptime_ns");
-    struct top_pair p = {.now = now};
+    struct rates p = {.now = now};
 
     if (before != NULL && ask_number(now, "pid") == ask_number(before, "pid") &&
         now_ns > before_ns) {
@@ -17,16 +17,16 @@ struct top_pair top_pair_make(const json_t *now, const json_t *before)
     return p;
 }
 
-uint64_t top_growth(const struct top_pair *p, const char *path)
+uint64_t rates_growth(const struct rates *p, const char *path)
 {
     uint64_t now = ask_number(p->now, path), before = ask_number(p->before, path);
 
     return p->before == NULL || now < before ? 0 : now - before;
 }
 
-double top_rate(const struct top_pair *p, const char *path)
+double rates_per_second(const struct rates *p, const char *path)
 {
-    return p->seconds > 0 ? (double)top_growth(p, path) / p->seconds : 0;
+    return p->seconds > 0 ? (double)rates_growth(p, path) / p->seconds : 0;
 }
 
 static bool same_text(const json_t *a, const json_t *b, const char *key)
@@ -37,10 +37,10 @@ static bool same_text(const json_t *a, const json_t *b, const char *key)
 }
 
 /* Clients have "client" and "disk", disks "name". */
-struct top_pair top_pair_row(const struct top_pair *p, const char *list, size_t i)
+struct rates rates_row(const struct rates *p, const char *list, size_t i)
 {
-    struct top_pair row = {.now = json_array_get(ask_member(p->now, list), i),
-                           .seconds = p->seconds};
+    struct rates row = {.now = json_array_get(ask_member(p->now, list), i),
+                        .seconds = p->seconds};
     const json_t *others = ask_member(p->before, list);
 
     for (size_t j = 0; j < json_array_size(others) && row.before == NULL; j++) {
@@ -64,11 +64,11 @@ static json_int_t bucket_top(const json_t *buckets, size_t i)
 }
 
 /* Both lists ascend, and what is in the older one is in the newer one, too. */
-uint64_t top_commit_quantile(const struct top_pair *p, double quantile)
+uint64_t rates_commit_quantile(const struct rates *p, double quantile)
 {
     const json_t *now = ask_member(p->now, "commits.time.buckets");
     const json_t *before = ask_member(p->before, "commits.time.buckets");
-    uint64_t count = top_growth(p, "commits.time.count"), seen = 0, rank;
+    uint64_t count = rates_growth(p, "commits.time.count"), seen = 0, rank;
     size_t j = 0;
 
     if (count == 0) {
