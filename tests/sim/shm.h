@@ -15,6 +15,9 @@
 struct shm {
     bool exists;
     bool attached; /* left by a dead server: nothing is written to it */
+    /* Instead of exists: this server does not need it, and leaves it where it is until a barrier
+     * has made that final (a CLEAN superblock may be in the page cache only). */
+    bool ignored;
     unsigned boot; /* the machine's life that it belongs to */
     uint32_t epoch;
     uint64_t ring_bytes;

@@ -280,8 +280,8 @@ bool world_life_start(struct world *w)
     free(room);
     if (!ok)
         return false;
-    if (!w->shm.attached)
-        shm_remove(&w->shm);
+    w->shm.ignored = !w->shm.attached && (w->shm.exists || w->shm.ignored);
+    w->shm.exists = w->shm.attached;
     w->core = found.core;
     for (unsigned i = 0; i < w->setup.image_count; i++) {
         w->core_images[i] = core_image_add(w->core, &w->entries[i], &error);
