@@ -112,21 +112,6 @@ static bool run_workload(const struct order *order, uint64_t number, uint64_t se
     return ok;
 }
 
-static void parse_shard(struct order *order, char *text)
-{
-    char *slash = strchr(text, '/');
-
-    if (slash != NULL) {
-        *slash = 0;
-        order->shard = outcome_number(text);
-        order->shards = outcome_number(slash + 1);
-    }
-    if (slash == NULL || order->shard >= order->shards) {
-        fputs("sim-faults: --shard wants I/N\n", stderr);
-        exit(2);
-    }
-}
-
 static void parse(struct order *order, int argc, char *argv[])
 {
     static const struct option longs[] = {
@@ -159,7 +144,10 @@ static void parse(struct order *order, int argc, char *argv[])
             order->seed = outcome_number(optarg);
             break;
         case 'h':
-            parse_shard(order, optarg);
+            if (!outcome_shard(optarg, &order->shard, &order->shards)) {
+                fputs("sim-faults: --shard wants I/N\n", stderr);
+                exit(2);
+            }
             break;
         case 'p':
             outcome_plant(optarg);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "outcome.h"
@@ -90,6 +91,18 @@ uint64_t outcome_number(const char *text)
         exit(2);
     }
     return number;
+}
+
+bool outcome_shard(char *text, uint64_t *shard, uint64_t *shards)
+{
+    char *slash = strchr(text, '/');
+
+    if (slash == NULL)
+        return false;
+    *slash = 0;
+    *shard = outcome_number(text);
+    *shards = outcome_number(slash + 1);
+    return *shard < *shards;
 }
 
 void outcome_plant(const char *number)

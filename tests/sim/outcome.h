@@ -18,5 +18,7 @@ void outcome_print(const struct world_counts *counts);
 
 /* Ends the program if it is none. */
 uint64_t outcome_number(const char *text);
+/* I/N, with I below N.  The text is spoilt.  False: it is not that. */
+bool outcome_shard(char *text, uint64_t *shard, uint64_t *shards);
 
 #endif

@@ -49,19 +49,6 @@ static void misuse(const char *what)
     exit(2);
 }
 
-static void parse_shard(struct order *order, const char *text)
-{
-    char *slash = strchr(text, '/');
-
-    if (slash == NULL)
-        misuse("--shard wants I/N");
-    *slash = 0;
-    order->shard = outcome_number(text);
-    order->shards = outcome_number(slash + 1);
-    if (order->shard >= order->shards)
-        misuse("--shard: I is at most N-1");
-}
-
 static void parse(struct order *order, int argc, char *argv[])
 {
     static const struct option longs[] = {
@@ -90,7 +77,8 @@ static void parse(struct order *order, int argc, char *argv[])
             order->to = outcome_number(optarg);
             break;
         case 'h':
-            parse_shard(order, optarg);
+            if (!outcome_shard(optarg, &order->shard, &order->shards))
+                misuse("--shard wants I/N");
             break;
         case 'o':
             if (!workload_parse(&order->one, optarg))
