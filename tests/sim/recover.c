@@ -201,18 +201,40 @@ struct drain {
     struct core *core;
     uint8_t *journal;
     uint8_t *const *images;
+    const struct drain_watch *watch; /* or NULL */
 };
+
+/* disk: 0 the journal, 1 and up the images. */
+static void drain_write(struct drain *d, unsigned disk, size_t offset, const uint8_t *bytes,
+                        size_t count)
+{
+    uint8_t *to = (disk == 0 ? d->journal : d->images[disk - 1]) + offset;
+
+    if (bytes != NULL)
+        memcpy(to, bytes, count);
+    else
+        memset(to, 0, count);
+    if (d->watch != NULL)
+        d->watch->wrote(d->watch->opaque, disk, offset, count);
+}
+
+static void drain_barrier(struct drain *d, unsigned disk)
+{
+    if (d->watch != NULL)
+        d->watch->barrier(d->watch->opaque, disk);
+}
 
 static void drain_super(struct drain *d, struct super_plan *plan)
 {
-    memcpy(d->journal + plan->offset, plan->bytes, plan->bytes_count);
+    drain_write(d, 0, plan->offset, plan->bytes, plan->bytes_count);
+    drain_barrier(d, 0);
 }
 
 static void drain_append(struct drain *d, struct append *a)
 {
     if (a->has_pad)
-        memcpy(d->journal + ring_at(d->w, a->pad_position), a->pad_header, FORMAT_RECORD_BYTES);
-    memcpy(d->journal + ring_at(d->w, a->record.position), a->header, FORMAT_RECORD_BYTES);
+        drain_write(d, 0, ring_at(d->w, a->pad_position), a->pad_header, FORMAT_RECORD_BYTES);
+    drain_write(d, 0, ring_at(d->w, a->record.position), a->header, FORMAT_RECORD_BYTES);
     core_append_copied(d->core, a, 0);
 }
 
@@ -228,27 +250,27 @@ static int drain_commit(struct drain *d)
         drain_append(d, &commit.seal);
     while (core_commit_submit(d->core, &commit, &from, &to))
         core_submit_end(d->core, 0);
+    drain_barrier(d, 0);
     core_commit_end(d->core, &commit, 0);
     return 0;
 }
 
 static void drain_copy(struct drain *d, const struct checkpoint_step *step)
 {
-    uint8_t *image = d->images[core_image_entry(step->image)->id - 1];
+    unsigned disk = core_image_entry(step->image)->id;
 
     for (size_t i = 0; i < step->count; i++) {
         const struct checkpoint_segment *s = &step->segments[i];
 
-        if (s->source == READ_JOURNAL)
-            memcpy(image + s->offset, d->journal + ring_at(d->w, s->position), s->length);
-        else
-            memset(image + s->offset, 0, s->length);
+        drain_write(d, disk, s->offset,
+                    s->source == READ_JOURNAL ? d->journal + ring_at(d->w, s->position) : NULL,
+                    s->length);
     }
 }
 
 static int drain_checkpoint(struct drain *d, bool clean)
 {
-    static struct checkpoint_step step;
+    struct checkpoint_step step; /* a watch may begin another drain */
     int r = core_checkpoint_begin(d->core, clean);
 
     while (r == 0) {
@@ -259,6 +281,8 @@ static int drain_checkpoint(struct drain *d, bool clean)
             r = drain_commit(d);
         else if (step.kind == STEP_COPY)
             drain_copy(d, &step);
+        else if (step.kind == STEP_FLUSH_IMAGE)
+            drain_barrier(d, core_image_entry(step.image)->id);
         else if (step.kind == STEP_SUPER)
             drain_super(d, &step.super);
         core_checkpoint_step_end(d->core, &step, r);
@@ -275,6 +299,7 @@ static int drain_all(struct drain *d, bool by_server)
 
     if (r < 0)
         return r;
+    drain_barrier(d, 0);
     drain_super(d, &plan);
     core_super_end(d->core, &plan, 0);
     if (!by_server)
@@ -296,9 +321,18 @@ static int drain_all(struct drain *d, bool by_server)
 bool recover_drain(struct world *w, const char *state, struct core *core, uint8_t *journal,
                    uint8_t *const images[])
 {
-    struct drain drain = {.w = w, .core = core, .journal = journal, .images = images};
-    struct recovered again;
     bool by_server = !w->setup.last_lsns && w->event % 2 == 0;
+
+    return recover_drain_watched(w, state, core, journal, images, by_server, NULL);
+}
+
+bool recover_drain_watched(struct world *w, const char *state, struct core *core,
+                           uint8_t *journal, uint8_t *const images[], bool by_server,
+                           const struct drain_watch *watch)
+{
+    struct drain drain = {
+        .w = w, .core = core, .journal = journal, .images = images, .watch = watch};
+    struct recovered again;
     int r = drain_all(&drain, by_server);
 
     if (r < 0) {

@@ -342,3 +342,24 @@ bool workload_run(const struct workload *workload, enum workload_look look,
     world_free(r.w);
     return ok;
 }
+
+bool workload_dive(const struct workload *workload, bool (*look)(struct world *w, void *opaque),
+                   void *opaque, const struct world_options *options,
+                   struct world_counts *counts)
+{
+    struct run r = {.workload = workload, .check = check_new(options)};
+    struct world_setup setup;
+    char name[200];
+    bool ok;
+
+    name_of(workload, name, sizeof(name));
+    choose_setup(&setup, workload->seed);
+    r.w = world_new(workload->seed, &setup, name, options, counts);
+    ok = life(&r);
+    for (unsigned i = 0; ok && i < workload->count; i++)
+        ok = carry_out(&r, &ops[workload->ops[i]]);
+    ok = !r.w->failed && die(&r, FATE_POWER) && look(r.w, opaque);
+    check_free(r.check);
+    world_free(r.w);
+    return ok;
+}

@@ -44,4 +44,9 @@ bool workload_run(const struct workload *workload, enum workload_look look,
                   const struct io_fault *fault, const struct world_options *options,
                   struct world_counts *counts, uint64_t *io_calls);
 
+/* Carries it out, cuts the power, and has the world looked at that is left.  False: a failure. */
+bool workload_dive(const struct workload *workload, bool (*look)(struct world *w, void *opaque),
+                   void *opaque, const struct world_options *options,
+                   struct world_counts *counts);
+
 #endif

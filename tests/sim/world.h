@@ -444,6 +444,17 @@ int recover_view(const struct world *w, struct core *core, const uint8_t *journa
 bool recover_drain(struct world *w, const char *state, struct core *core, uint8_t *journal,
                    uint8_t *const images[]);
 
+/* The same, told of every write when it is in the page cache, and of every barrier when it ends.  Disk
+ * 0 is the journal, 1 and up are the images. */
+struct drain_watch {
+    void *opaque;
+    void (*wrote)(void *opaque, unsigned disk, size_t offset, size_t count);
+    void (*barrier)(void *opaque, unsigned disk);
+};
+bool recover_drain_watched(struct world *w, const char *state, struct core *core,
+                           uint8_t *journal, uint8_t *const images[], bool by_server,
+                           const struct drain_watch *watch);
+
 /* What a server finds that starts after a kill now: journal.device, or `room` with the staged
  * bytes over it. */
 const uint8_t *recover_after_kill(struct world *w, const char *state, uint8_t *room);
