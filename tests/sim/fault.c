@@ -62,5 +62,7 @@ int io_fault_barrier(struct world *w, const struct disk *disk)
         now = true;
     }
     f->late = false;
+    if (now)
+        w->had_fault = true; /* in this life, too */
     return now ? errors[f->kind] : 0;
 }
