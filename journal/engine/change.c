@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "engine_state.h"
+#include "probes.h"
 
 struct change {
     enum record_kind kind;
@@ -41,7 +42,7 @@ static int try_admit_locked(struct engine *e, struct append *a,
 static int admit_in_turn_locked(struct engine *e, struct append *a,
                                 const struct change *change) REQUIRES_LOCK
 {
-    uint64_t begun_ns = clock_now_ns();
+    uint64_t begun_ns = clock_now_ns(), waited_ns;
     struct admission self, *first;
     int r = -EAGAIN;
 
@@ -65,7 +66,9 @@ static int admit_in_turn_locked(struct engine *e, struct append *a,
     }
     TAILQ_REMOVE(&e->admissions, &self, link);
     condition_destroy(&self.turn);
-    stats_throttled_locked(e, change->who, clock_now_ns() - begun_ns);
+    waited_ns = clock_now_ns() - begun_ns;
+    stats_throttled_locked(e, change->who, waited_ns);
+    probe_throttle(waited_ns, r);
     first = TAILQ_FIRST(&e->admissions);
     if (first != NULL)
         condition_signal(&first->turn);
@@ -86,6 +89,8 @@ static int admit(struct engine *e, struct append *a, const struct change *change
         atomic_store(&e->drained, 0);
         engine_arm_locked(e);
         stats_admitted_locked(e, a->record.position);
+        probe_admit(a->record.lsn, a->record.image_id, change->kind, change->offset,
+                    change->length);
     }
     return r;
 }

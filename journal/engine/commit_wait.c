@@ -15,6 +15,7 @@
 #include <inttypes.h>
 
 #include "engine_state.h"
+#include "probes.h"
 #include "report.h"
 
 static int seal_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
@@ -42,6 +43,7 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     e->commit_target_lsn = commit->target_lsn;
     e->uncommitted_ns = 0;
     batch_commit_begin(e->batch, begun_ns);
+    probe_commit_begin(number, commit->target_lsn);
     if (e->gathering)
         condition_signal(&e->gather); /* this one takes it along */
 
@@ -65,6 +67,7 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     event_wake_one(&e->durable[(number + 1) % 2]);
     event_wake_all(&e->durable[number % 2]);
     stats_commit_locked(e, ended_ns - begun_ns, r);
+    probe_commit_end(number, ended_ns - begun_ns, r);
     engine_announce_locked(e);
     if (e->config.trace_commits) {
         report_debug("commit %" PRIu64 ": up to lsn %" PRIu64 ", %" PRIu64

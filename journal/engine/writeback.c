@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine_state.h"
+#include "probes.h"
 #include "report.h"
 #include "staging.h"
 
@@ -276,8 +277,22 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
     return step->error;
 }
 
+/* For people: stats, probes. */
+static void note_checkpoint_end_locked(struct engine *e, uint64_t begun_ns,
+                                       int error) REQUIRES_LOCK
+{
+    struct core_stats stats;
+
+    core_stats_get(e->core, &stats);
+    probe_checkpoint_end(stats.used_bytes, clock_now_ns() - begun_ns, error);
+    if (error < 0 && error != -ETIME)
+        e->stats.checkpoints_failed++;
+}
+
 int writeback_checkpoint(struct engine *e, bool clean, bool *drained)
 {
+    uint64_t begun_ns = clock_now_ns();
+    struct core_stats stats;
     int r;
     LOCK_SCOPE(&e->lock);
 
@@ -287,10 +302,11 @@ int writeback_checkpoint(struct engine *e, bool clean, bool *drained)
     if (r < 0)
         return r;
     e->checkpoint_running = true;
+    core_stats_get(e->core, &stats);
+    probe_checkpoint_begin(stats.used_bytes, stats.ring_bytes);
     r = steps_run_locked(e, drained);
     e->checkpoint_running = false;
-    if (r < 0 && r != -ETIME)
-        e->stats.checkpoints_failed++;
+    note_checkpoint_end_locked(e, begun_ns, r);
     return r;
 }
 
