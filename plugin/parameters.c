@@ -17,6 +17,10 @@
 /* 16384 pieces.  With fewer the map would be full, and checkpointed, all the time. */
 #define MEMORY_MIN (UINT64_C(1) << 20)
 
+/* bypass=: what nbdload's promises and most file systems' metadata stay below. */
+#define BYPASS_DEFAULT (UINT64_C(64) << 10)
+#define BYPASS_MIN UINT64_C(4096)
+
 /* A second: longer than any commit should take. */
 #define BATCH_TIME_MAX_US 1000000u
 
@@ -25,6 +29,7 @@
 
 struct engine_config plugin_config = {
     .recover = ENGINE_RECOVER_DEFAULT,
+    .bypass_bytes = BYPASS_DEFAULT,
     .commit_interval_s = 5,
     .memory_bytes = MEMORY_DEFAULT,
     .batch = BATCH_CONFIG_DEFAULT,
@@ -32,6 +37,7 @@ struct engine_config plugin_config = {
 
 bool plugin_client_is_peer = true;
 
+static bool journal_all; /* data=journal */
 char *plugin_control_path;
 
 static char *image_path, *dir_path, *journal_path;
@@ -43,7 +49,9 @@ const char plugin_config_help[] =
     "                          Default: IMAGE.journal or DIR/.journal.\n"
     "journal-size=<SIZE>       Size of a journal that is created (at least 1M).\n"
     "                          Default: depends on the size of the images.\n"
-    "data=ordered|journal      What is journaled.  Both journal all data yet.\n"
+    "data=ordered|journal      Large writes go straight to the image, or through the\n"
+    "                          journal like all others.  Default: ordered.\n"
+    "bypass=<SIZE>             Writes of at least this size are large.  Default: 64K.\n"
     "recover=yes|no|only-check What to do when the journal holds data.\n"
     "                          Default: yes.\n"
     "commit-interval=<SECONDS> Unflushed writes are committed by then.  Default: 5.\n"
@@ -191,6 +199,8 @@ int plugin_config_set(const char *key, const char *value)
         plugin_config.memory_bytes = memory;
         return 0;
     }
+    if (strcmp(key, "bypass") == 0)
+        return set_size(&plugin_config.bypass_bytes, key, value, BYPASS_MIN);
     if (strcmp(key, "commit-interval") == 0)
         return set_commit_interval(value);
     if (strcmp(key, "batch") == 0)
@@ -206,8 +216,8 @@ int plugin_config_set(const char *key, const char *value)
     if (strcmp(key, "control") == 0)
         return set_path(&plugin_control_path, key, value, false);
     if (strcmp(key, "data") == 0) {
-        /* Both journal everything yet. */
-        if (strcmp(value, "ordered") == 0 || strcmp(value, "journal") == 0)
+        journal_all = strcmp(value, "journal") == 0;
+        if (journal_all || strcmp(value, "ordered") == 0)
             return 0;
         nbdkit_error("data=%s: must be ordered or journal", value);
         return -1;
@@ -231,6 +241,8 @@ int plugin_config_complete(void)
                      plugin_config.batch.min_us, plugin_config.batch.max_us);
         return -1;
     }
+    if (journal_all)
+        plugin_config.bypass_bytes = 0;
     plugin_config.image_path = image_path;
     plugin_config.dir_path = dir_path;
     plugin_config.journal_path = journal_path;
@@ -256,5 +268,6 @@ void plugin_dump(void)
     printf("journal_size_max=%" PRIu64 "\n", FORMAT_JOURNAL_MAX);
     printf("journal_record_max=%u\n", FORMAT_RECORD_MAX);
     printf("journal_memory_default=%" PRIu64 "\n", MEMORY_DEFAULT);
-    printf("journal_data_modes=journal\n");
+    printf("journal_data_modes=ordered,journal\n");
+    printf("journal_bypass_default=%" PRIu64 "\n", BYPASS_DEFAULT);
 }

@@ -209,6 +209,10 @@ int core_append_admit(struct core *c, struct append *a, struct core_image *image
     assert(length > 0 && offset + length <= image->entry.size);
     assert(kind != RECORD_WRITE || length <= core_atomic_max(c));
 
+    if (image->lost != 0)
+        return -EIO; /* P4 */
+    if (core_claimed(c, image, offset, length, a->claim))
+        return -EBUSY;
     if (image->full)
         return image->failed;
     /* Not for core_append_again: it replaces as much, and the checkpoint would wait for itself. */

@@ -78,6 +78,30 @@ static int skipped(const struct core *c)
     return 0;
 }
 
+/* -errno of an image whose bypassed data is gone, 0 if there is none.  It is not complete. */
+static int lost(const struct core *c)
+{
+    const struct core_image *image;
+
+    TAILQ_FOREACH (image, &c->images, link) {
+        if (image->lost != 0)
+            return image->lost;
+    }
+    return 0;
+}
+
+static bool all_durable(const struct core *c)
+{
+    const struct core_image *image;
+
+    TAILQ_FOREACH (image, &c->images, link) {
+        if (image->lost != 0 || (core_image_has_undurable(image) &&
+                                 !PLANTED(60))) /* CLEAN, without bypassed data */
+            return false;
+    }
+    return true;
+}
+
 /* Of several images one that fails may not stop the others.  A single one has nobody to make room
  * for: its data stays where it is until it is well again, or the ring is full. */
 static bool must_carry(const struct core *c)
@@ -142,6 +166,9 @@ static void enter(struct core *c, enum checkpoint_phase phase)
         break;
     case CHECKPOINT_SUPERSEDING:
         k->awaited_lsn = c->published_lsn;
+        break;
+    case CHECKPOINT_SUPER:
+        k->lost = k->clean ? lost(c) : 0;
         break;
     default:
         break;
@@ -222,7 +249,14 @@ static bool retire_some(struct core *c)
 
     c->retired_nodes += before - c->pool.used;
     c->retired_lsn = k->target.lsn > c->retired_lsn ? k->target.lsn : c->retired_lsn;
+    k->image->retired_lsn = k->target.lsn;
     return end;
+}
+
+/* A stop's checkpoint leaves the image complete, bypassed data included (P5). */
+static bool must_flush(const struct checkpoint *k)
+{
+    return k->image->copied || (k->clean && core_image_has_undurable(k->image) && !PLANTED(60));
 }
 
 /* One look at the running checkpoint: true if *step is to be carried out, false if a phase has
@@ -260,7 +294,7 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
             step->image = k->image;
             if (PLANTED(30) && k->image != TAILQ_FIRST(&c->images)) /* only one is flushed */
                 continue;
-            if (k->image->copied && !k->image->skip &&
+            if (must_flush(k) && !k->image->skip &&
                 !PLANTED(2)) /* the tail moves before the image is flushed */
                 return true;
             if (!k->image->skip)
@@ -298,7 +332,7 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
         /* P5: clean only if nothing came after the target. */
         if (skipped(c) != 0 && !k->carry)
             break;
-        drained = k->clean && k->target.lsn == c->last_lsn;
+        drained = k->clean && k->target.lsn == c->last_lsn && all_durable(c);
         if (PLANTED(21)) /* space is reused before the superblock is durable */
             c->tail = k->target;
         if (PLANTED(10) && !drained && k->target.position % c->sb.sector_bytes != 0)
@@ -332,6 +366,8 @@ static void finish(struct core *c, struct checkpoint_step *step)
 
     step->kind = STEP_DONE;
     step->error = skipped(c);
+    if (step->error == 0)
+        step->error = k->lost;
     TAILQ_FOREACH (image, &c->images, link) {
         if (image->skip && k->carry)
             image->full = k->carried_bytes > failed_share(c);
@@ -442,11 +478,14 @@ void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int 
     case STEP_FLUSH_IMAGE:
         if (error != 0 && PLANTED(18)) /* taken as home all the same */
             map_retire(&k->image->map, k->target.lsn, &k->cursor, SIZE_MAX);
+        if (error == 0 && step->image->skip) /* another barrier failed since it was copied */
+            error = step->image->failed;
         if (error != 0) {
             leave_out(c, step->image, error);
         } else {
             k->image->copied = false;
             healed(k->image);
+            next_image(c);
         }
         break;
     case STEP_CARRY:

@@ -40,6 +40,7 @@ int core_create(struct core **out, const struct superblock *sb, size_t map_bytes
     c->space_generation = 1;
     TAILQ_INIT(&c->images);
     TAILQ_INIT(&c->inflight);
+    TAILQ_INIT(&c->claims);
     TAILQ_INIT(&c->pins);
     map_pool_init(&c->pool, map_bytes_max);
     c->super_bytes = malloc(sb->super_bytes);
@@ -64,7 +65,7 @@ void core_destroy(struct core *c)
 
     if (c == NULL)
         return;
-    assert(TAILQ_EMPTY(&c->inflight) && TAILQ_EMPTY(&c->pins));
+    assert(TAILQ_EMPTY(&c->inflight) && TAILQ_EMPTY(&c->claims) && TAILQ_EMPTY(&c->pins));
     while ((image = TAILQ_FIRST(&c->images)) != NULL) {
         TAILQ_REMOVE(&c->images, image, link);
         free(image);
@@ -131,7 +132,8 @@ bool core_image_is_home(const struct core *c, const struct core_image *image)
         if (a->image == image)
             return false;
     }
-    return map_empty(&image->map) && c->checkpoint.phase == CHECKPOINT_IDLE;
+    return map_empty(&image->map) && c->checkpoint.phase == CHECKPOINT_IDLE &&
+           !core_image_has_undurable(image);
 }
 
 struct core_image *core_image_add(struct core *c, const struct image_entry *entry, int *error)
@@ -163,7 +165,7 @@ struct core_image *core_image_add(struct core *c, const struct image_entry *entr
 bool core_image_reuse(struct core *c, struct core_image *image, const struct image_entry *entry)
 {
     if ((image->entry.flags & IMAGE_FLAG_PENDING) || !map_empty(&image->map) ||
-        image->published_lsn != 0 || image->copied)
+        image->published_lsn != 0 || image->copied || core_image_has_undurable(image))
         return false;
     image->entry = *entry;
     image->entry.id = c->sb.next_image_id++;
@@ -196,7 +198,7 @@ void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_
     TAILQ_FOREACH (image, &c->images, link) {
         table[i] = image->entry;
         if (state & SUPER_STATE_CLEAN)
-            table[i].flags &= ~IMAGE_FLAG_PENDING;
+            table[i].flags &= ~(IMAGE_FLAG_PENDING | IMAGE_FLAG_BYPASS);
         i++;
     }
     sb.images = table;

@@ -17,7 +17,8 @@
  *   home     a checkpoint copied it            checkpoint.c
  *   gone     the tail has passed it            checkpoint.c
  *   found    after a crash                     recover.c
- * and reads, which see published records:      read.c
+ * reads, which see published records:          read.c
+ * and large writes without a record:           bypass.c
  *
  * Positions are virtual (format.h); a driver writes byte v at ring_start + v % ring_bytes.
  * No plan ever crosses the end of the ring.
@@ -68,7 +69,7 @@ const struct image_entry *core_image_entry(const struct core_image *image);
 struct core_image *core_image_next(struct core *c, struct core_image *image);
 /* Bytes of it whose newest version is in the journal only. */
 uint64_t core_image_dirty_bytes(const struct core_image *image);
-/* Nothing waits for it: all of its changes are in the image, and durable there. */
+/* Nothing waits for it: all of its changes are in the image, and durable there; it is not lost. */
 bool core_image_is_home(const struct core *c, const struct core_image *image);
 
 /* ---- superblock writes ---- */
@@ -113,11 +114,19 @@ enum append_state {
     APPEND_FAILED,    /* the journal aborted */
 };
 
+/* A range of an image that a change is going to take: see bypass.c.  Memory is the caller's. */
+struct claim {
+    TAILQ_ENTRY(claim) link;
+    struct core_image *image;
+    uint64_t offset, length;
+};
+
 /* One record on its way.  Memory is the caller's (a stack frame) and must live until state is
  * PUBLISHED or FAILED. */
 struct append {
     TAILQ_ENTRY(append) link;
     enum append_state state;
+    const struct claim *claim; /* NULL, or its range's, granted: set before admission */
     struct core_image *image;
     struct record record;
     /* to write at virtual record.position, payload right behind it */
@@ -137,9 +146,10 @@ struct append {
  *              then try again.
  *              With -EAGAIN somebody must be running a checkpoint (core_checkpoint_wanted
  *              says so), or lead a commit (core_commit_due).
+ *   -EBUSY     its range is claimed: claim it too, wait until that is granted, try again
  *   -ENOSPC    or another error of this image's checkpoint: no space and the image can't be
  *              written
- *   -EIO       the journal has aborted (P4)
+ *   -EIO       the journal has aborted, or the disk is lost (P4)
  *   -ENOMEM    map nodes */
 int core_append_admit(struct core *c, struct append *a, struct core_image *image,
                       enum record_kind kind, uint16_t flags, uint64_t offset, uint64_t length,
@@ -174,6 +184,43 @@ void core_submit_end(struct core *c, int error); /* -errno: the journal aborts *
  * Before core_activate. core_atomic_max is at most an eighth of it. */
 void core_staging_set(struct core *c, uint64_t bytes, const uint8_t boot[FORMAT_UUID_BYTES],
                       uint32_t uid);
+
+/* ---- bypass: large writes that go straight to the image (data=ordered, bypass.c) ---- */
+
+/* Queues a claim of [offset, offset+length), length >= 1.  Granted: no claim ahead of it overlaps.
+ * Changes with core_claim_end and core_bypass_end.  Who holds one that is granted waits for
+ * nothing but the disk and space in the ring. */
+void core_claim_begin(struct core *c, struct claim *claim, struct core_image *image,
+                      uint64_t offset, uint64_t length);
+bool core_claim_granted(const struct core *c, const struct claim *claim);
+void core_claim_end(struct core *c, struct claim *claim);
+
+/* May this range be written straight to the image, without a record?  The claim is granted.
+ *   0     write it to the image, without the lock, then core_bypass_end
+ *   1     no: end the claim and journal it
+ *   -EIO  the journal has aborted, or the disk is lost (P4): end the claim */
+int core_bypass_begin(struct core *c, struct claim *claim);
+/* It was written (error 0), or not, or in part (-errno).  Ends the claim.
+ *   0     answer
+ *   1     journal it
+ *   -EIO  the disk was lost meanwhile */
+int core_bypass_end(struct core *c, struct claim *claim, int error);
+
+/* What a FLUSH of this image received now must wait for besides the commit (P1): 0 nothing, else
+ * until core_image_flush_check of it is not -EAGAIN: 0, or -EIO (P4: the disk is lost). */
+uint64_t core_image_flush_target(const struct core_image *image);
+int core_image_flush_check(const struct core_image *image, uint64_t target);
+
+/* Around *every* barrier of an image, that of STEP_FLUSH_IMAGE too (before its step_end).  0, or -EBUSY: one is under
+ * way, wait for its end.  After an error the disk may be lost. */
+int core_image_flush_begin(struct core_image *image, uint64_t *covers);
+void core_image_flush_end(struct core *c, struct core_image *image, uint64_t covers, int error);
+bool core_image_flush_is_busy(const struct core_image *image);
+
+/* Bypassed data is gone: changes and flushes of this image fail until the next start. */
+bool core_image_is_lost(const struct core_image *image);
+/* A bypassing write is under way, not durable, or lost. */
+bool core_image_has_undurable(const struct core_image *image);
 
 /* ---- commit ---- */
 
@@ -383,6 +430,8 @@ struct core_stats {
     uint64_t commits, commit_records, empty_flushes;
     uint64_t checkpoints, home_bytes, home_segments, zeroed_bytes;
     uint64_t superseded; /* versions that a newer one replaced before they went home */
+    /* large writes: straight to an image; journaled since a record overlapped */
+    uint64_t bypass_writes, bypass_bytes, bypass_journaled;
     uint64_t map_nodes;
     bool aborted;
     int image_error; /* of the last checkpoint, 0 or -errno */

@@ -22,6 +22,13 @@ struct core_image {
     int failed;             /* -errno: the last checkpoint could not write or flush it */
     bool skip;              /* the running checkpoint has met that */
     bool full; /* failed, and holds as much of the ring as it may: admits nothing */
+
+    uint64_t retired_lsn;    /* versions up to it may have left the map */
+    unsigned bypassing;      /* bypassing writes under way */
+    uint64_t bypass_ended;   /* how many have ended */
+    uint64_t bypass_durable; /* of them, in order of their end */
+    bool flushing;           /* a barrier is under way */
+    int lost;                /* -errno: a barrier failed that covered bypassed data (P4) */
 };
 
 enum core_life {
@@ -62,6 +69,7 @@ struct checkpoint {
     uint64_t carried_lsn; /* CARRY: of the version that is out */
     uint64_t carried_bytes;
     uint64_t cursor_next; /* COPY: after the step that is out */
+    int lost;             /* SUPER, clean: why the stop is not */
 };
 
 struct core {
@@ -78,6 +86,8 @@ struct core {
     uint64_t last_chain;
     uint32_t epoch;                /* of the records that are written now */
     TAILQ_HEAD(, append) inflight; /* admitted and not published, in lsn order */
+
+    TAILQ_HEAD(, claim) claims; /* in order of arrival */
 
     uint64_t published_lsn;
     uint64_t published_position; /* end of that record */
@@ -144,6 +154,9 @@ static inline void core_space_changed(struct core *c)
     c->space_wanted = false;
 }
 
+/* Is any of it claimed by who is ahead of `own` (NULL: by anybody)?  bypass.c */
+bool core_claimed(const struct core *c, const struct core_image *image, uint64_t offset,
+                  uint64_t length, const struct claim *own);
 void core_pin(struct core *c, struct read_pin *pin);   /* read.c */
 void core_unpin(struct core *c, struct read_pin *pin); /* read.c */
 uint64_t core_free_space(const struct core *c);        /* append.c */

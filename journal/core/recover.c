@@ -300,6 +300,7 @@ void recovery_finish(struct recovery *r, struct recovery_result *result)
 {
     struct core *c = r->core;
     uint64_t sector = c->sb.sector_bytes;
+    struct core_image *image;
 
     r->result.cut = r->last;
     r->result.live_bytes = r->last.position - c->tail.position;
@@ -308,6 +309,12 @@ void recovery_finish(struct recovery *r, struct recovery_result *result)
                                                     : RECOVERY_EMPTY;
     *result = r->result;
 
+    if (!(c->sb.state & SUPER_STATE_CLEAN) &&
+        !PLANTED(61)) { /* only what this server writes is flushed */
+        /* For all that the dead server answered (bypass.c). */
+        TAILQ_FOREACH (image, &c->images, link)
+            image->bypass_ended = (image->entry.flags & IMAGE_FLAG_BYPASS) != 0;
+    }
     c->durable = r->last;
     c->durable.position = c->head = round_up(r->last.position, sector);
     c->published_position = c->head;

@@ -6,6 +6,8 @@
  *   4 copied, published            under the lock; published in lsn order
  *   5 with FUA: durable            joins a commit or leads one (commit_wait.c)
  *
+ * Large writes without FUA go another way, if they may: bypass.c.
+ *
  * The answer waits for 4 even if an earlier change is still being copied: after kill -9
  * recovery goes from record to record and stops at a hole (P0).
  */
@@ -25,16 +27,24 @@ struct change {
     uint64_t payload_sum;
 };
 
+int engine_may_change_locked(const struct engine_disk *d)
+{
+    const struct engine *e = d->engine;
+
+    if (e->life != ENGINE_ACTIVE)
+        return e->life == ENGINE_STOPPING ? -ESHUTDOWN : -EROFS;
+    return d->writable ? 0 : -EROFS;
+}
+
 static int try_admit_locked(struct engine *e, struct append *a,
                             const struct change *change) REQUIRES_LOCK
 {
-    if (e->life != ENGINE_ACTIVE)
-        return e->life == ENGINE_STOPPING ? -ESHUTDOWN : -EROFS;
-    if (!change->disk->writable)
-        return -EROFS;
-    return core_append_admit(e->core, a, change->disk->image, change->kind,
-                             change->fua ? RECORD_FLAG_FUA : 0, change->offset, change->length,
-                             change->payload_sum, clock_wall_us());
+    int r = engine_may_change_locked(change->disk);
+
+    return r < 0 ? r
+                 : core_append_admit(e->core, a, change->disk->image, change->kind,
+                                     change->fua ? RECORD_FLAG_FUA : 0, change->offset,
+                                     change->length, change->payload_sum, clock_wall_us());
 }
 
 /* Waits in the queue until it is this change's turn and there is space, or waiting makes no
@@ -75,6 +85,21 @@ static int admit_in_turn_locked(struct engine *e, struct append *a,
     return r;
 }
 
+/* Waits for the range, then for space: a bypassing write that comes meanwhile stays behind. */
+static int admit_after_waiting_locked(struct engine *e, struct append *a,
+                                      const struct change *change) REQUIRES_LOCK
+{
+    struct claim claim;
+    int r;
+
+    engine_claim_locked(e, &claim, change->disk->image, change->offset, change->length);
+    a->claim = &claim;
+    r = admit_in_turn_locked(e, a, change);
+    a->claim = NULL;
+    engine_claim_end_locked(e, &claim);
+    return r;
+}
+
 static int admit(struct engine *e, struct append *a, const struct change *change) EXCLUDES_LOCK
 {
     int r = -EAGAIN;
@@ -83,8 +108,8 @@ static int admit(struct engine *e, struct append *a, const struct change *change
     engine_touch_locked(e);
     if (TAILQ_EMPTY(&e->admissions))
         r = try_admit_locked(e, a, change);
-    if (r == -EAGAIN)
-        r = admit_in_turn_locked(e, a, change);
+    if (r == -EAGAIN || r == -EBUSY)
+        r = admit_after_waiting_locked(e, a, change);
     if (r == 0) {
         atomic_store(&e->drained, 0);
         engine_arm_locked(e);
@@ -130,6 +155,23 @@ static int change_once(const struct change *change)
     return publish(e, &a, r, change);
 }
 
+static int journal_write(struct engine_disk *d, const uint8_t *bytes, uint32_t count,
+                         uint64_t offset, bool fua, const struct engine_client *who)
+{
+    struct change change = {
+        .kind = RECORD_WRITE,
+        .fua = fua,
+        .offset = offset,
+        .length = count,
+        .payload = bytes,
+        .payload_sum = format_sum(d->engine->seed, bytes, count),
+        .who = who,
+        .disk = d,
+    };
+
+    return change_once(&change);
+}
+
 int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_t offset,
                  bool fua, const struct engine_client *who)
 {
@@ -137,21 +179,18 @@ int engine_write(struct engine_disk *d, const void *buf, uint32_t count, uint64_
     uint32_t atomic_max = d->engine->atomic_max;
     int r = 0;
 
-    /* A part that is larger than a record may be: in order, only the last one needs to wait for
-     * a commit, which covers all. */
+    /* What is larger than a record may be, or goes straight to the image, does so in parts: in
+     * order, only the last one needs to wait for a commit, which covers all. */
     while (count > 0 && r == 0) {
-        uint32_t part = count < atomic_max ? count : atomic_max;
-        struct change change = {
-            .kind = RECORD_WRITE,
-            .fua = fua && part == count,
-            .offset = offset,
-            .length = part,
-            .payload = bytes,
-            .payload_sum = format_sum(d->engine->seed, bytes, part),
-            .who = who,
-            .disk = d,
-        };
-        r = change_once(&change);
+        uint32_t part = fua ? 0 : engine_bypass_part(d->engine, count);
+
+        r = part > 0 ? engine_bypass_write(d, bytes, part, offset) : 1;
+        if (r == 1) {
+            part = part > 0 && part < atomic_max ? part
+                   : count < atomic_max          ? count
+                                                 : atomic_max;
+            r = journal_write(d, bytes, part, offset, fua && part == count, who);
+        }
         bytes += part;
         offset += part;
         count -= part;

@@ -195,6 +195,8 @@ static int flush_recovered_locked(struct engine *e) REQUIRES_LOCK
 static int flush_target_locked(struct engine_disk *d, uint64_t *lsn) REQUIRES_LOCK
 {
     struct engine *e = d->engine;
+    uint64_t image_target;
+    int r;
 
     engine_touch_locked(e);
     while (e->life == ENGINE_ACTIVATING)
@@ -203,9 +205,16 @@ static int flush_target_locked(struct engine_disk *d, uint64_t *lsn) REQUIRES_LO
         return flush_recovered_locked(e);
     /* P1: everything that was answered before this flush came. */
     *lsn = core_flush_target(e->core, d->image);
+    image_target = core_image_flush_target(d->image);
+    if (image_target != 0) {
+        r = engine_image_flush_locked(d, image_target);
+        if (r < 0)
+            return r;
+    }
     if (*lsn != 0)
         return 1;
-    e->empty_flushes++;
+    if (image_target == 0)
+        e->empty_flushes++;
     return 0;
 }
 

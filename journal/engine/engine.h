@@ -11,6 +11,7 @@
  *   work        the writeback thread has something to do
  *   disks_free  nobody attaches or detaches a disk (serve_disk.c)
  *   super_free  no superblock is being written
+ *   claims_free, image_flushed   a range was given free, a barrier of an image ended (bypass.c)
  *
  * Threads: the caller's (nbdkit's) do admission, copying, commits (leader/follower: the
  * flushing thread itself leads, DESIGN 4) and reads; the writeback thread runs checkpoints and
@@ -45,6 +46,7 @@ struct engine_config {
     const char *journal_path; /* NULL: image_path + ".journal", dir_path + "/.journal" */
     uint64_t journal_size;    /* for a missing journal; 0: default */
     enum engine_recover recover;
+    uint64_t bypass_bytes;     /* writes from here on may go straight to the image; 0: none */
     double commit_interval_s;  /* > 0 */
     size_t memory_bytes;       /* bound of the map */
     struct batch_config batch; /* how long a commit waits for company */

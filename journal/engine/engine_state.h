@@ -5,6 +5,7 @@
  *   serve_disk.c    a disk: attach, compare, detach           ", writeback
  *   serve_start.c   threads, first writable client            nbdkit's threads
  *   change.c        write, zero, trim: admit, copy, publish   "
+ *   bypass.c        large writes; barriers of images          "
  *   commit_wait.c   flush: join a commit or lead one          ", loop, stop
  *   records.c       the journal's file: write, submit, sync   ", writeback
  *   announce.c      wakes who waits for what has changed      all
@@ -66,7 +67,8 @@ struct engine_disk {
     uint64_t used_ns GUARDED;
     bool writable GUARDED;       /* marked, and its entry is durable: changes may be admitted */
     int writeback_error GUARDED; /* reported and not yet healed */
-    bool flushed GUARDED; /* the checkpoint's last step for it was a flush that succeeded */
+    bool flushed GUARDED;   /* the checkpoint's last step for it was a flush that succeeded */
+    bool flush_due GUARDED; /* it has bypassed data that is as old as the commit interval */
     LIST_HEAD(, stats_client) clients GUARDED;
     struct stats_requests gone GUARDED; /* counted by clients that are gone */
 };
@@ -97,8 +99,10 @@ struct engine {
     struct condition readers;
     struct condition barrier_free;
     struct condition activated;
-    struct condition disks_free; /* nobody attaches or detaches */
-    struct condition super_free; /* no superblock is being written */
+    struct condition disks_free;    /* nobody attaches or detaches */
+    struct condition super_free;    /* no superblock is being written */
+    struct condition claims_free;   /* a claim has ended */
+    struct condition image_flushed; /* a barrier of an image has ended */
 
     struct core *core GUARDED;
     LIST_HEAD(, engine_disk) disks GUARDED; /* changed by who has taken them */
@@ -116,6 +120,7 @@ struct engine {
     uint64_t announced_space GUARDED;
     bool announced_abort GUARDED;
     unsigned published_sleepers GUARDED;
+    unsigned claim_sleepers GUARDED;
     uint64_t drained_times GUARDED;
     /* While all is in the images: how often that has come to pass.  Else 0: set by whoever
      * admits a change, before it can go anywhere.  Readers need no lock for it. */
@@ -138,6 +143,7 @@ struct engine {
     /* Time, for the loop. */
     uint64_t request_ns GUARDED;     /* last request */
     uint64_t uncommitted_ns GUARDED; /* oldest change in no commit yet; 0: none */
+    uint64_t bypassed_ns GUARDED;    /* the same for bypassing writes and barriers of images */
     bool timer_armed GUARDED;
     bool drain GUARDED; /* idle: the writeback thread should checkpoint */
 
@@ -208,6 +214,29 @@ void engine_announce_locked(struct engine *e) REQUIRES_LOCK;
  * Reported once.  announce.c */
 void engine_abort_locked(struct engine *e, const char *what, int error) REQUIRES_LOCK;
 
+/* 0, or why this disk can't be changed.  change.c */
+int engine_may_change_locked(const struct engine_disk *d) REQUIRES_LOCK;
+
+/* Claims a range and waits until that is granted.  Drops the lock meanwhile.  bypass.c */
+void engine_claim_locked(struct engine *e, struct claim *claim, struct core_image *image,
+                         uint64_t offset, uint64_t length) REQUIRES_LOCK;
+void engine_claim_end_locked(struct engine *e, struct claim *claim) REQUIRES_LOCK;
+/* How much of a write of `count` bytes may be tried as one bypassing write; 0: none. */
+uint32_t engine_bypass_part(const struct engine *e, uint32_t count);
+/* 0 done; 1: the journal has to take it; or -errno.  bypass.c */
+int engine_bypass_write(struct engine_disk *d, const void *bytes, uint32_t count,
+                        uint64_t offset) EXCLUDES_LOCK;
+/* One barrier of an open image.  Drops the lock meanwhile.  bypass.c */
+int engine_image_barrier_locked(struct engine_disk *d) REQUIRES_LOCK;
+/* As if, for an image whose file is gone.  0. */
+int engine_image_gone_locked(struct engine *e, struct core_image *image) REQUIRES_LOCK;
+/* Until core_image_flush_target's `target` is reached; 0 or -EIO.  Drops the lock meanwhile. */
+int engine_image_flush_locked(struct engine_disk *d, uint64_t target) REQUIRES_LOCK;
+/* The commit interval is over for bypassed data: the writeback thread shall flush it. */
+void engine_bypass_due_locked(struct engine *e) REQUIRES_LOCK;
+/* It does one such flush.  False: none was due. */
+bool engine_flush_due_locked(struct engine *e) REQUIRES_LOCK;
+
 /* Writes a record that was admitted.  Without the lock.  records.c */
 int engine_record_write(struct engine *e, const struct append *a, const void *payload);
 /* After it: publishes it, and says why if it failed.  records.c */
@@ -260,6 +289,8 @@ static inline void engine_touch_locked(struct engine *e) REQUIRES_LOCK
 }
 /* After a change was admitted: sees to it that the loop commits and drains it in time. */
 void engine_arm_locked(struct engine *e) REQUIRES_LOCK;
+/* The loop shall look at what is due. */
+void engine_arm_timer_locked(struct engine *e) REQUIRES_LOCK;
 /* Before the thread: nothing but memory. 0 or -errno. */
 int loop_create(struct engine *e);
 void loop_destroy(struct engine *e);

@@ -28,6 +28,11 @@ void engine_arm_locked(struct engine *e)
 {
     if (e->uncommitted_ns == 0)
         e->uncommitted_ns = clock_now_ns();
+    engine_arm_timer_locked(e);
+}
+
+void engine_arm_timer_locked(struct engine *e)
+{
     if (!e->timer_armed && e->loop != NULL) {
         e->timer_armed = true;
         ev_async_send(e->loop->ev, &e->loop->arm);
@@ -53,6 +58,19 @@ static uint64_t commit_when_due_locked(struct engine *e) REQUIRES_LOCK
     return e->uncommitted_ns == 0 ? 0 : e->uncommitted_ns + commit_interval_ns(e);
 }
 
+/* The same for what bypassed the journal. */
+static uint64_t flush_when_due_locked(struct engine *e) REQUIRES_LOCK
+{
+    uint64_t due_ns = e->bypassed_ns + commit_interval_ns(e);
+
+    if (e->bypassed_ns == 0)
+        return 0;
+    if (clock_now_ns() < due_ns)
+        return due_ns;
+    engine_bypass_due_locked(e);
+    return 0;
+}
+
 static uint64_t drain_when_due_locked(struct engine *e) REQUIRES_LOCK
 {
     uint64_t due_ns = e->request_ns + ENGINE_IDLE_NS;
@@ -70,7 +88,7 @@ static void timer_expired(struct ev_loop *ev, struct ev_timer *timer, int events
 {
     struct loop *loop = timer->data;
     struct engine *e = loop->engine;
-    uint64_t due_ns, drain_ns, now_ns;
+    uint64_t due_ns, other_ns, now_ns;
     LOCK_SCOPE(&e->lock);
 
     (void)events;
@@ -78,9 +96,12 @@ static void timer_expired(struct ev_loop *ev, struct ev_timer *timer, int events
     if (e->life != ENGINE_ACTIVE)
         return;
     due_ns = commit_when_due_locked(e);
-    drain_ns = drain_when_due_locked(e);
-    if (due_ns == 0 || (drain_ns != 0 && drain_ns < due_ns))
-        due_ns = drain_ns;
+    other_ns = flush_when_due_locked(e);
+    if (due_ns == 0 || (other_ns != 0 && other_ns < due_ns))
+        due_ns = other_ns;
+    other_ns = drain_when_due_locked(e);
+    if (due_ns == 0 || (other_ns != 0 && other_ns < due_ns))
+        due_ns = other_ns;
     if (due_ns == 0)
         return;
     e->timer_armed = true;

@@ -158,6 +158,9 @@ static int compare_locked(struct engine *e, struct storage *storage,
     if (r < 0)
         return r;
     lock_release(&e->lock);
+    /* What a server that died wrote straight to it: as the disk has it (core/bypass.c). */
+    if (!(now.sb.state & SUPER_STATE_CLEAN))
+        storage_forget_clean(storage);
     r = image_mark_read(storage, &mark);
     if (r == 0) {
         switch (image_compare(&now, now.sb.state & SUPER_STATE_CLEAN, storage, &mark, entry,

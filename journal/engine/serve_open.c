@@ -385,6 +385,8 @@ static struct engine *engine_new(const struct engine_config *config) LOCK_UNCHEC
     condition_init(&e->activated);
     condition_init(&e->disks_free);
     condition_init(&e->super_free);
+    condition_init(&e->claims_free);
+    condition_init(&e->image_flushed);
     return e;
 }
 

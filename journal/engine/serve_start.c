@@ -112,6 +112,8 @@ static int enter_image_locked(struct engine_disk *d, uint32_t epoch, bool marked
     int error = 0;
 
     entry.flags |= IMAGE_FLAG_PENDING;
+    if (e->config.bypass_bytes != 0)
+        entry.flags |= IMAGE_FLAG_BYPASS;
     entry.mark_epoch = epoch;
     if (marked)
         entry.flags |= IMAGE_FLAG_MARKED;

@@ -217,13 +217,15 @@ static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step)
     case STEP_COPY:
     case STEP_FLUSH_IMAGE:
         r = engine_disk_of_image_locked(e, step->image, &d);
-        if (r == 0) {
+        if (r == 0 && step->kind == STEP_COPY) {
             lock_release(&e->lock);
-            if (step->kind == STEP_COPY)
-                r = copy_home(d, step, &what);
-            else
-                r = storage_barrier(d->storage);
+            r = copy_home(d, step, &what);
             lock_acquire(&e->lock);
+        } else if (r == 0) {
+            r = engine_image_barrier_locked(d);
+        } else if (r == -ENOENT && step->kind == STEP_FLUSH_IMAGE) {
+            /* Nothing was copied to a file that is not there. */
+            return engine_image_gone_locked(e, step->image);
         }
         if (r < 0 && r != -ETIME && d != NULL)
             note_image_locked(d, what, r);
@@ -355,6 +357,8 @@ static void work_locked(struct engine *e) REQUIRES_LOCK
 
     if (e->life != ENGINE_ACTIVE) {
         condition_wait(&e->work, &e->lock);
+    } else if (engine_flush_due_locked(e)) {
+        return;
     } else if (checkpoint_due_locked(e)) {
         if (now_ns < e->writeback_retry_ns) {
             condition_wait_until(&e->work, &e->lock, e->writeback_retry_ns);

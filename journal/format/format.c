@@ -371,8 +371,7 @@ static bool image_valid(const struct superblock *sb, const struct image_entry *i
     size_t name_len = strnlen(image->name, FORMAT_NAME_BYTES);
 
     return kind_known && image->id >= 1 && image->id < sb->next_image_id &&
-           !all_zero(image->uuid, FORMAT_UUID_BYTES) &&
-           (image->flags & ~(IMAGE_FLAG_PENDING | IMAGE_FLAG_MARKED)) == 0 &&
+           !all_zero(image->uuid, FORMAT_UUID_BYTES) && (image->flags & ~IMAGE_FLAGS) == 0 &&
            image->mark_epoch <= sb->epoch && image->size >= 1 && image->size <= BYTES_MAX &&
            all_zero(image->name + name_len, sizeof(image->name) - name_len);
 }

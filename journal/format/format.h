@@ -112,6 +112,9 @@ enum image_kind { IMAGE_FILE = 1, IMAGE_BLOCK = 2, IMAGE_REMOTE = 3 };
 
 #define IMAGE_FLAG_PENDING 1u /* the ring may hold records for it: identity must match */
 #define IMAGE_FLAG_MARKED 2u  /* bears a mark while data waits: one without is another file */
+#define IMAGE_FLAG_BYPASS \
+    4u /* may have been written without a record since the last clean stop */
+#define IMAGE_FLAGS (IMAGE_FLAG_PENDING | IMAGE_FLAG_MARKED | IMAGE_FLAG_BYPASS)
 
 struct image_entry {
     uint8_t uuid[FORMAT_UUID_BYTES]; /* given by us, also in the image's mark */

@@ -340,6 +340,12 @@ static int file_extent(struct storage *s, uint64_t offset, enum storage_extent_k
     return 0;
 }
 
+void storage_forget_clean(struct storage *s)
+{
+    if (s->fd != -1)
+        posix_fadvise(s->fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
 static void file_close(struct storage *s)
 {
     struct file_storage *f = file_of(s);

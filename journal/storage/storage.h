@@ -103,6 +103,10 @@ int storage_extent(struct storage *s, uint64_t offset, enum storage_extent_kind 
                    uint64_t *count);
 void storage_close(struct storage *s); /* NULL is allowed */
 
+/* Clean pages leave the page cache: after a flush that failed they may show what the disk does not
+ * hold.  A hint, for files and block devices. */
+void storage_forget_clean(struct storage *s);
+
 /* Gives a regular file another size, durably.  What it grows by is allocated; on error it is as
  * long as before (nbdjournal resize).  0 or -errno; -ENOTSUP: no regular file. */
 int storage_resize(struct storage *s, uint64_t size);

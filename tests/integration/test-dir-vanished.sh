@@ -6,13 +6,13 @@
 
 make_image 16M "$disks/a"
 make_image 16M "$disks/b"
-start_folder
+start_folder data=journal
 disk_write a a 0 65536 flush
 disk_write b b 0 4096 flush
 kill_server
 mv "$disks/a" "$dir/away"
 
-start_folder
+start_folder data=journal
 for i in {1..6}; do # several times around the ring
     nbdsh -u "$(disk_uri b)" -c 'for i in range(8): h.pwrite(bytes([65 + i]) * (1 << 20), i << 20)' -c 'h.flush()'
 done

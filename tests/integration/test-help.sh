@@ -3,6 +3,6 @@
 . "$(dirname "$0")/../lib.sh"
 
 text=$(nbdkit --help "$plugin")
-for key in file dir journal journal-size data recover control; do
+for key in file dir journal journal-size data bypass recover control; do
     grep -q "^\[\?$key=" <<<"$text" || fail "no line for $key= in: $text"
 done

@@ -25,6 +25,8 @@ refused 'journal-size' file="$image" journal-size=100
 refused 'journal-size' file="$image" journal-size=1M-1
 refused 'journal-size|12x' file="$image" journal-size=12x
 refused 'data' file="$image" data=maybe
+refused 'bypass' file="$image" bypass=0
+refused 'bypass' file="$image" bypass=1x
 refused 'recover' file="$image" recover=perhaps
 refused 'commit-interval' file="$image" commit-interval=0
 refused 'commit-interval' file="$image" commit-interval=soon
@@ -47,3 +49,5 @@ for data in ordered journal; do
     start_server -- file="$image" journal-size=1M data=$data commit-interval=0.5 recover=yes
     stop_server
 done
+start_server -- file="$image" bypass=1M
+stop_server

@@ -9,10 +9,33 @@
 
 /* ---- interval commits ---- */
 
+/* And what bypassed the journal, of one image.  False: nothing was done. */
+static bool flush_some_image(struct world *w)
+{
+    struct image_job *job = &w->image_flusher;
+    unsigned image;
+    uint64_t target;
+
+    if (job->state != IMAGE_JOB_NONE)
+        return image_job_step(w, job) != JOB_WAITS;
+    if (w->activator.state != ACTIVATOR_DONE || w->quiet ||
+        !rng_chance(&w->rng, w->setup.commit_percent))
+        return false;
+    image = rng_below(&w->rng, w->setup.image_count);
+    target = core_image_flush_target(w->core_images[image]);
+    if (target == 0)
+        return false;
+    story(w, "interval flush of image %u", image);
+    image_job_start(w, job, image, target);
+    return true;
+}
+
 enum job_result committer_step(struct world *w)
 {
     struct sync_job *sync = &w->committer;
 
+    if (w->setup.bypass_bytes != 0 && flush_some_image(w))
+        return JOB_RAN;
     if (sync->state == SYNC_JOB_NONE) {
         if (w->activator.state != ACTIVATOR_DONE || core_aborted(w->core) ||
             !(core_commit_due(w->core) ||
@@ -85,7 +108,7 @@ static enum job_result checkpoint_next(struct world *w, struct checkpointer *k)
         break;
     case STEP_FLUSH_IMAGE:
         k->state = CHECKPOINTER_FLUSH;
-        barrier_job_start(&k->barrier, &w->images[world_image_number(w, step->image)]);
+        image_job_start_once(&k->flush, world_image_number(w, step->image));
         break;
     case STEP_RETIRE:
         k->state = CHECKPOINTER_END;
@@ -241,8 +264,8 @@ enum job_result checkpointer_step(struct world *w)
         core_submit_end(w->core, k->submit.error);
         return checkpoint_carried(w, k);
     case CHECKPOINTER_FLUSH:
-        r = barrier_job_step(w, &k->barrier);
-        return checkpoint_stepped(k, r, k->barrier.error);
+        r = image_job_step(w, &k->flush);
+        return checkpoint_stepped(k, r, k->flush.error);
     case CHECKPOINTER_SUPER:
         r = super_job_step(w, &k->super);
         if (r == JOB_DONE && k->super.error == 0 && k->step.super.clean)
@@ -267,6 +290,7 @@ void checkpointer_abandon(struct world *w)
     if (k->step_out)
         core_checkpoint_step_end(w->core, &k->step, -EIO);
     k->step_out = k->asked = k->clean = false;
+    k->flush.state = IMAGE_JOB_NONE;
     k->state = CHECKPOINTER_IDLE;
 }
 
@@ -328,6 +352,8 @@ static void enter_images(struct world *w)
         struct image_entry entry = *core_image_entry(w->core_images[i]);
 
         entry.flags |= IMAGE_FLAG_PENDING;
+        if (w->setup.bypass_bytes != 0)
+            entry.flags |= IMAGE_FLAG_BYPASS;
         if (core_image_add(w->core, &entry, &error) != w->core_images[i])
             world_fail(w, "plan", NULL, "core_image_add of a known image: %s",
                        strerror(-error));
@@ -501,8 +527,8 @@ static bool all_quiet(const struct world *w)
         if (w->clients[i].state != CLIENT_IDLE)
             return false;
     }
-    return w->committer.state == SYNC_JOB_NONE && w->checkpointer.state == CHECKPOINTER_IDLE &&
-           !w->prewriter.active;
+    return w->committer.state == SYNC_JOB_NONE && w->image_flusher.state == IMAGE_JOB_NONE &&
+           w->checkpointer.state == CHECKPOINTER_IDLE && !w->prewriter.active;
 }
 
 static void stop_drain(struct world *w)

@@ -78,28 +78,25 @@ static uint8_t *room_for(uint8_t **memory, size_t *room, size_t bytes)
 
 /* ---- is it a state that the model allows? ---- */
 
-/* Where a state differs from what it should be, in words. */
+/* Where a state differs from what it should be (byte `first` of it), in words. */
 static void complain(struct world *w, const char *state, const char *promise, uint32_t k,
-                     const uint8_t *shown, const char *where)
+                     const uint8_t *shown, size_t first, const char *where)
 {
     struct model *model = &w->model;
     const uint8_t *right = model_state(model, k);
     char is[300], due[300];
 
     for (unsigned i = 0; i < model->image_count; i++) {
-        size_t at = model->image_at[i];
+        size_t at = model->image_at[i], b = first - at;
 
-        for (size_t b = 0; b < model->image_size[i]; b++) {
-            if (shown[at + b] == right[at + b])
-                continue;
-            model_explain(model, i, b, shown[at + b], is, sizeof(is));
-            model_explain(model, i, b, right[at + b], due, sizeof(due));
-            world_fail(w, promise, state,
-                       "%s is not the state after %u changes (%u durable, %u answered, %u "
-                       "admitted): byte %zu of image %u is %s, should be %s",
-                       where, k, model->durable, model->answered, model->count, b, i, is, due);
-            return;
-        }
+        if (first < at || b >= model->image_size[i])
+            continue;
+        model_explain(model, i, b, shown[first], is, sizeof(is));
+        model_explain(model, i, b, right[first], due, sizeof(due));
+        world_fail(w, promise, state,
+                   "%s is not the state after %u changes (%u durable, %u answered, %u "
+                   "admitted): byte %zu of image %u is %s, should be %s",
+                   where, k, model->durable, model->answered, model->count, b, i, is, due);
     }
 }
 
@@ -121,10 +118,20 @@ static bool drains(struct check *check, struct world *w, const char *state,
     w->counts->states_drained++;
     if (!recover_drain(w, state, found->core, ring, copies))
         return false;
-    for (unsigned i = 0; i < model->image_count; i++)
-        memcpy(check->view + model->image_at[i], copies[i], model->image_size[i]);
-    if (memcmp(check->view, model_state(model, k), model->state_bytes) != 0)
-        complain(w, state, "P5", k, check->view, "the image alone, after a drain,");
+    for (unsigned i = 0; i < model->image_count && !w->failed; i++) {
+        const uint8_t *shown = check->view + model->image_at[i];
+        size_t b = 0;
+
+        if (memcmp(shown, copies[i], model->image_size[i]) == 0)
+            continue;
+        while (shown[b] == copies[i][b])
+            b++;
+        world_fail(
+            w, "P5", state,
+            "the image alone, after a drain, is not what was shown after %u changes: byte "
+            "%zu of image %u",
+            k, b, i);
+    }
     return !w->failed;
 }
 
@@ -142,6 +149,7 @@ static void judge(struct check *check, struct world *w, const char *state, bool 
 {
     struct model *model = &w->model;
     uint32_t least = power ? model->durable : model->answered;
+    size_t first;
 
     if (k < least) {
         world_fail(w, power ? "P1" : "P0", state,
@@ -149,7 +157,8 @@ static void judge(struct check *check, struct world *w, const char *state, bool 
                    model->count);
         return;
     }
-    if (memcmp(check->view, model_state(model, k), model->state_bytes) == 0)
+    first = model_judge(model, k, power, check->view);
+    if (first == model->state_bytes)
         return;
     /* Recovery may count otherwise than we do; the state is what matters. */
     for (uint32_t other = least; other <= model->count; other++) {
@@ -159,7 +168,7 @@ static void judge(struct check *check, struct world *w, const char *state, bool 
             return;
         }
     }
-    complain(w, state, "P2", k, check->view, "what is shown");
+    complain(w, state, "P2", k, check->view, first, "what is shown");
 }
 
 /* What a server that starts on these bytes shows: is it a state that the model allows?  Sets *k,
@@ -201,7 +210,7 @@ void check_kill(struct check *check, struct world *w, uint32_t *k)
     const uint8_t *journal;
 
     for (unsigned i = 0; i < w->setup.image_count; i++)
-        images[i] = w->images[i].cache;
+        images[i] = w->images[i].device; /* the server drops what its page cache pretends */
     w->counts->states_kill++;
     journal = recover_after_kill(w, "k", room);
     if (!w->failed)
@@ -328,7 +337,7 @@ static void scribble(const struct check *check, struct world *w, struct rng *rng
     for (uint64_t n = rng_range(rng, 1, 3); n > 0; n--) {
         const struct slot *slot = &check->slots[rng_below(rng, check->slot_count)];
         uint32_t first = slot->sector / group * group;
-        bool whole = false;
+        bool whole = false, bypass = false;
 
         if (slot->disk == &w->journal) {
             /* Its device writes whole sectors of the size that the superblock names. */
@@ -338,9 +347,15 @@ static void scribble(const struct check *check, struct world *w, struct rng *rng
             }
             continue;
         }
-        for (uint32_t c = 0; c < slot->count; c++)
-            whole |= slot->disk->versions[check->choices[slot->first + c] - 1].whole;
-        if (whole)
+        for (uint32_t c = 0; c < slot->count; c++) {
+            const struct disk_version *version =
+                &slot->disk->versions[check->choices[slot->first + c] - 1];
+
+            whole |= version->whole;
+            bypass |= version->bypass;
+        }
+        /* What bypassed the journal is torn between sectors only: there is nothing to mend it. */
+        if (whole && !bypass)
             disk_view_scribble(slot->disk, slot->sector, rng);
     }
 }
@@ -512,10 +527,16 @@ void check_power_cut(struct check *check, struct world *w, uint32_t *k)
     check_cut(check, w, "cut", k);
 }
 
+const uint8_t *check_shown_last(const struct check *check)
+{
+    return check->view;
+}
+
 void check_stopped(struct check *check, struct world *w)
 {
     struct model *model = &w->model;
     struct recovered found;
+    size_t first;
 
     for (uint64_t number = 0; number < 4 && !w->failed; number++) {
         reset_views(w);
@@ -529,8 +550,9 @@ void check_stopped(struct check *check, struct world *w)
         room_for(&check->view, &check->view_room, model->state_bytes);
         for (unsigned i = 0; i < model->image_count; i++)
             memcpy(check->view + model->image_at[i], w->images[i].view, model->image_size[i]);
-        if (memcmp(check->view, model_state(model, model->count), model->state_bytes) != 0)
-            complain(w, NULL, "P5", model->count, check->view,
+        first = model_judge(model, model->count, true, check->view);
+        if (first != model->state_bytes)
+            complain(w, NULL, "P5", model->count, check->view, first,
                      "the image alone, after a clean stop,");
     }
     reset_views(w);

@@ -23,6 +23,9 @@ void client_start(struct world *w, struct client *client, unsigned number)
     client->append.state = APPEND_JOB_NONE;
     client->submit.active = false;
     client->sync.state = SYNC_JOB_NONE;
+    client->image_flush.state = IMAGE_JOB_NONE;
+    client->bypassing = client->claimed = false;
+    client->record.claim = NULL;
     if (client->payload == NULL) {
         client->payload = memory_get(largest);
         client->bytes = memory_get(largest);
@@ -103,8 +106,42 @@ static void choose_request(struct world *w, struct request *request)
 
 /* ---- changes ---- */
 
+static void claim_end(struct world *w, struct client *client)
+{
+    if (client->claimed)
+        core_claim_end(w->core, &client->claim);
+    client->claimed = false;
+    client->record.claim = NULL;
+}
+
+static void claim(struct world *w, struct client *client)
+{
+    core_claim_begin(w->core, &client->claim, w->core_images[client->request.image],
+                     client->part_offset, client->part_length);
+    client->claimed = true;
+    client->state = CLIENT_CLAIM;
+    if (!core_claim_granted(w->core, &client->claim))
+        w->counts->claim_waits++;
+}
+
+/* P4: the disk was lost before this request came; or nothing of it is, and the journal is well. */
+static void check_lost(struct world *w, const struct client *client, int error)
+{
+    const struct request *request = &client->request;
+    bool other = error != 0 && !core_aborted(w->core) && !w->model.image_lost[request->image];
+
+    if (error == 0 && client->was_lost)
+        world_fail(w, "P4", NULL, "a request was answered with success after image %u was lost",
+                   request->image);
+    if (other && request->kind == REQUEST_FLUSH)
+        world_fail(w, "P4", NULL, "a flush of image %u fails: %s, but it is not lost",
+                   request->image, strerror(-error));
+}
+
 static void answer(struct world *w, struct client *client, int error)
 {
+    claim_end(w, client);
+    check_lost(w, client, error);
     story(w, "client %u: answered: %s", client->number,
           error == 0 ? "success" : strerror(-error));
     client->state = CLIENT_IDLE;
@@ -124,6 +161,7 @@ static void answer(struct world *w, struct client *client, int error)
         w->counts->splits++;
     if (client->request.kind == REQUEST_FLUSH) {
         model_flush_answered(&w->model, client->flush_number);
+        model_image_flushed(&w->model, client->request.image, client->flush_stamp);
         w->counts->flushes++;
     } else if (client->request.fua) { /* P1: the FUA request itself */
         model_flush_answered(&w->model, client->parts[client->part_count - 1]);
@@ -141,14 +179,93 @@ static void prepare_part(struct world *w, struct client *client)
     client->part_length = left;
     client->payload_sum = 0;
     if (request->kind == REQUEST_WRITE) {
-        if (left > atomic_max)
-            client->part_length = atomic_max;
+        uint64_t longest = client->may_bypass ? w->setup.bypass_part : atomic_max;
+
+        if (left > longest)
+            client->part_length = longest;
         client->content = w->model.content_next++;
         model_content(client->content, client->part_offset, client->payload,
                       client->part_length);
         client->payload_sum = format_sum(w->sum_seed, client->payload, client->part_length);
     }
-    client->state = CLIENT_ADMIT;
+    if (client->may_bypass)
+        claim(w, client);
+    else
+        client->state = CLIENT_ADMIT;
+}
+
+static void begin_part(struct world *w, struct client *client)
+{
+    const struct request *request = &client->request;
+    uint64_t left = request->offset + request->length - client->part_offset;
+
+    client->may_bypass = request->kind == REQUEST_WRITE && !request->fua &&
+                         w->setup.bypass_bytes != 0 && left >= w->setup.bypass_bytes;
+    prepare_part(w, client);
+}
+
+/* Its range is granted. */
+static void bypass_begin(struct world *w, struct client *client)
+{
+    const struct request *request = &client->request;
+    struct core_stats stats;
+    int r = core_bypass_begin(w->core, &client->claim);
+
+    if (r != 0) {
+        claim_end(w, client);
+        client->may_bypass = false;
+        w->counts->bypass_journaled += r == 1;
+        if (r == 1)
+            prepare_part(w, client);
+        else
+            answer(w, client, r);
+        return;
+    }
+    client->bypassing = true;
+    core_stats_get(w->core, &stats);
+    client->parts[client->part_count++] =
+        model_admit(&w->model, &(struct change){.image = request->image,
+                                                .kind = RECORD_WRITE,
+                                                .offset = client->part_offset,
+                                                .length = client->part_length,
+                                                .lsn = stats.last_lsn,
+                                                .content = client->content,
+                                                .bypass = true});
+    write_job_start(&client->write, &w->images[request->image], client->part_offset,
+                    client->payload, client->part_length);
+    client->state = CLIENT_BYPASS;
+    w->counts->bypassed++;
+    story(w, "client %u: change %u bypasses the journal: image %u [%llu, %llu)", client->number,
+          w->model.count, request->image, (unsigned long long)client->part_offset,
+          (unsigned long long)(client->part_offset + client->part_length));
+}
+
+static void bypass_write(struct world *w, struct client *client)
+{
+    client->write.disk->bypass = true;
+    if (write_job_step(w, &client->write) == JOB_DONE)
+        client->state = CLIENT_BYPASSED;
+    client->write.disk->bypass = false;
+}
+
+static void next_part(struct world *w, struct client *client);
+
+static void bypass_end(struct world *w, struct client *client)
+{
+    int r = core_bypass_end(w->core, &client->claim, client->write.error);
+
+    client->bypassing = client->claimed = false;
+    model_bypass_ended(&w->model, client->parts[client->part_count - 1],
+                       client->write.error == 0);
+    if (r < 0) {
+        answer(w, client, r);
+    } else if (r == 1) {
+        client->part_count--; /* it is not what is answered */
+        client->may_bypass = false;
+        prepare_part(w, client);
+    } else {
+        next_part(w, client);
+    }
 }
 
 static bool submit_begin(struct world *w, struct client *client)
@@ -167,18 +284,19 @@ static enum job_result admit(struct world *w, struct client *client)
 {
     static const enum record_kind kinds[] = {RECORD_WRITE, RECORD_TRIM, RECORD_ZERO};
     const struct request *request = &client->request;
-    struct change change = {request->image,
-                            kinds[request->kind],
-                            client->part_offset,
-                            client->part_length,
-                            0,
-                            client->content,
-                            false};
+    struct change change = {
+        request->image,  kinds[request->kind], client->part_offset, client->part_length, 0,
+        client->content, .answered = false};
     int r = core_append_admit(w->core, &client->record, w->core_images[request->image],
                               change.kind, request->fua ? RECORD_FLAG_FUA : 0, change.offset,
                               change.length, client->payload_sum, w->event);
 
     client->waits_for_space = r == -EAGAIN;
+    if (r == -EBUSY) {
+        claim(w, client);
+        client->record.claim = &client->claim;
+        return JOB_RAN;
+    }
     if (r == -EAGAIN) {
         w->counts->space_waits++;
         story(w, "client %u: no space", client->number);
@@ -193,6 +311,7 @@ static enum job_result admit(struct world *w, struct client *client)
         answer(w, client, r);
         return JOB_RAN;
     }
+    claim_end(w, client);
     change.lsn = client->record.record.lsn;
     client->parts[client->part_count++] = model_admit(&w->model, &change);
     append_job_start(w, &client->append, &client->record, client->payload);
@@ -209,13 +328,18 @@ static enum job_result admit(struct world *w, struct client *client)
 /* Whoever publishes asks whether there is enough to submit. */
 static void submit_or_go_on(struct world *w, struct client *client)
 {
-    const struct request *request = &client->request;
-
     if (submit_begin(w, client))
         return;
+    next_part(w, client);
+}
+
+static void next_part(struct world *w, struct client *client)
+{
+    const struct request *request = &client->request;
+
     client->part_offset += client->part_length;
     if (client->part_offset < request->offset + request->length) {
-        prepare_part(w, client);
+        begin_part(w, client);
     } else if (request->fua) {
         sync_job_start(&client->sync, client->record.record.lsn);
         client->state = CLIENT_SYNC;
@@ -308,10 +432,44 @@ static void read_segment(struct world *w, struct client *client)
 
 /* ---- one step ---- */
 
+/* Both targets are of the moment when the request came. */
+static void begin_flush(struct world *w, struct client *client)
+{
+    unsigned image = client->request.image;
+    uint64_t target = core_flush_target(w->core, w->core_images[image]);
+    uint64_t image_target = core_image_flush_target(w->core_images[image]);
+
+    /* P1: answered before it was received. */
+    client->flush_number = model_flush_received(&w->model, image);
+    client->flush_stamp = w->model.stamp;
+    client->sync.state = SYNC_JOB_NONE;
+    client->state = CLIENT_ANSWER;
+    if (target != 0) {
+        sync_job_start(&client->sync, target);
+        client->state = CLIENT_SYNC;
+    }
+    if (image_target != 0) {
+        image_job_start(w, &client->image_flush, image, image_target);
+        client->state = CLIENT_IMAGE_FLUSH;
+    }
+}
+
+static enum job_result flush_image(struct world *w, struct client *client)
+{
+    enum job_result r = image_job_step(w, &client->image_flush);
+
+    if (r != JOB_DONE)
+        return r;
+    if (client->image_flush.error != 0)
+        answer(w, client, client->image_flush.error);
+    else
+        client->state = client->sync.state != SYNC_JOB_NONE ? CLIENT_SYNC : CLIENT_ANSWER;
+    return JOB_RAN;
+}
+
 static enum job_result begin_request(struct world *w, struct client *client)
 {
     struct request *request = &client->request;
-    uint64_t target;
 
     if (w->quiet)
         return JOB_WAITS;
@@ -326,27 +484,21 @@ static enum job_result begin_request(struct world *w, struct client *client)
     if (w->activator.state != ACTIVATOR_DONE && request->kind != REQUEST_READ)
         return JOB_WAITS; /* nothing else before the first writable open */
     client->part_count = 0;
+    client->was_lost = request->kind != REQUEST_READ && w->model.image_lost[request->image];
     story(w, "client %u: %s%s of image %u [%llu, %llu)", client->number,
           request_words[request->kind], request->fua ? " (FUA)" : "", request->image,
           (unsigned long long)request->offset,
           (unsigned long long)(request->offset + request->length));
     switch (request->kind) {
     case REQUEST_FLUSH:
-        /* P1: answered before it was received. */
-        client->flush_number = model_flush_received(&w->model, request->image);
-        target = core_flush_target(w->core, w->core_images[request->image]);
-        client->state = CLIENT_ANSWER;
-        if (target != 0) {
-            sync_job_start(&client->sync, target);
-            client->state = CLIENT_SYNC;
-        }
+        begin_flush(w, client);
         break;
     case REQUEST_READ:
         read_begin(w, client);
         break;
     default:
         client->part_offset = request->offset;
-        prepare_part(w, client);
+        begin_part(w, client);
     }
     return JOB_RAN;
 }
@@ -358,6 +510,22 @@ enum job_result client_step(struct world *w, struct client *client)
     switch (client->state) {
     case CLIENT_IDLE:
         return begin_request(w, client);
+    case CLIENT_CLAIM:
+        if (!core_claim_granted(w->core, &client->claim))
+            return JOB_WAITS;
+        if (client->may_bypass)
+            bypass_begin(w, client);
+        else
+            client->state = CLIENT_ADMIT;
+        return JOB_RAN;
+    case CLIENT_BYPASS:
+        bypass_write(w, client);
+        return JOB_RAN;
+    case CLIENT_BYPASSED:
+        bypass_end(w, client);
+        return JOB_RAN;
+    case CLIENT_IMAGE_FLUSH:
+        return flush_image(w, client);
     case CLIENT_SPACE:
         if (core_space_generation(w->core) == client->space_generation &&
             !core_aborted(w->core))
@@ -397,6 +565,12 @@ enum job_result client_step(struct world *w, struct client *client)
 void client_abandon(struct world *w, struct client *client)
 {
     append_job_abandon(w, &client->append);
+    if (client->bypassing)
+        core_bypass_end(w->core, &client->claim, -EIO);
+    else
+        claim_end(w, client);
+    client->bypassing = client->claimed = false;
+    client->image_flush.state = IMAGE_JOB_NONE;
     if (client->submit.active)
         core_submit_end(w->core, -EIO);
     client->submit.active = false;

@@ -76,6 +76,7 @@ static void push_version(struct disk *disk, uint32_t sector, bool whole)
     version->sector = sector;
     version->older = disk->newest[sector];
     version->whole = whole;
+    version->bypass = disk->bypass;
     memcpy(version->bytes, bytes, DISK_SECTOR);
     if (disk->newest[sector] == DISK_STABLE)
         disk->pending[disk->pending_count++] = sector;

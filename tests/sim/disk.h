@@ -32,6 +32,7 @@ struct disk_version {
     uint32_t sector;
     uint32_t older; /* choice of the version before it in the same sector, or DISK_STABLE */
     bool whole;     /* one write covered all of the sector */
+    bool bypass;    /* and it has no record in the journal */
     uint8_t bytes[DISK_SECTOR];
 };
 
@@ -57,6 +58,7 @@ struct disk {
     bool *is_touched;  /* [sectors] */
     size_t lost_count; /* sectors that a failed barrier lost since the last eviction */
     bool *lost;        /* [sectors] */
+    bool bypass;       /* what is written now has no record */
 };
 
 void disk_init(struct disk *disk, const char *name, size_t size);

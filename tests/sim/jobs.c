@@ -438,3 +438,62 @@ void sync_job_abandon(struct world *w, struct sync_job *job)
         core_commit_end(w->core, &job->commit, -EIO);
     job->state = SYNC_JOB_NONE;
 }
+
+/* ---- barriers of images ---- */
+
+void image_job_start(struct world *w, struct image_job *job, unsigned image, uint64_t target)
+{
+    (void)w;
+    *job = (struct image_job){.state = IMAGE_JOB_WAIT, .image = image, .target = target};
+}
+
+void image_job_start_once(struct image_job *job, unsigned image)
+{
+    *job = (struct image_job){.state = IMAGE_JOB_WAIT, .image = image, .once = true};
+}
+
+static enum job_result image_job_done(struct image_job *job, int error)
+{
+    job->state = IMAGE_JOB_NONE;
+    job->error = error;
+    return JOB_DONE;
+}
+
+static enum job_result image_job_wait(struct world *w, struct image_job *job)
+{
+    struct core_image *image = w->core_images[job->image];
+    int r = job->once ? -EAGAIN : core_image_flush_check(image, job->target);
+
+    if (r != -EAGAIN)
+        return image_job_done(job, r);
+    if (core_image_flush_begin(image, &job->covers) == -EBUSY)
+        return JOB_WAITS;
+    barrier_job_start(&job->barrier, &w->images[job->image]);
+    job->begun = w->model.stamp;
+    job->state = IMAGE_JOB_BARRIER;
+    return JOB_RAN;
+}
+
+enum job_result image_job_step(struct world *w, struct image_job *job)
+{
+    struct core_image *image = w->core_images[job->image];
+    bool was_lost = w->model.image_lost[job->image];
+    int error;
+
+    if (job->state == IMAGE_JOB_WAIT)
+        return image_job_wait(w, job);
+    if (barrier_job_step(w, &job->barrier) != JOB_DONE)
+        return JOB_RAN;
+    error = job->barrier.error;
+    core_image_flush_end(w->core, image, job->covers, error);
+    model_image_barrier(&w->model, job->image, job->begun, error == 0);
+    w->counts->image_flushes++;
+    if (!was_lost && w->model.image_lost[job->image]) {
+        w->counts->disks_lost++;
+        story(w, "image %u is lost", job->image);
+    }
+    if (job->once)
+        return image_job_done(job, error);
+    job->state = IMAGE_JOB_WAIT;
+    return JOB_RAN;
+}

@@ -60,6 +60,10 @@ static bool met_all(const struct world_counts *c)
         {"aborts", c->aborts},
         {"records carried", c->carried},
         {"offline replays", c->replays},
+        {"bypassing writes", c->bypassed},
+        {"large writes that had to be journaled", c->bypass_journaled},
+        {"waits for a claimed range", c->claim_waits},
+        {"lost disks", c->disks_lost},
     };
     bool all = true;
 

@@ -53,6 +53,8 @@ void model_init(struct model *model, unsigned image_count, const size_t image_si
     model->base = memory_get(model->state_bytes);
     model->base_version = memory_get(model->state_bytes * sizeof(*model->base_version));
     model->floor = memory_get(model->state_bytes * sizeof(*model->floor));
+    model->shown = memory_get(model->state_bytes * sizeof(*model->shown));
+    model->stamp = 1;
     for (unsigned i = 0; i < image_count; i++)
         model_content(1 + i, 0, model->base + model->image_at[i], image_size[i]);
 }
@@ -66,6 +68,8 @@ void model_destroy(struct model *model)
     free(model->base);
     free(model->base_version);
     free(model->floor);
+    free(model->shown);
+    free(model->loose);
 }
 
 static size_t change_at(const struct model *model, const struct change *change)
@@ -83,6 +87,41 @@ static void change_apply(const struct model *model, const struct change *change,
         memset(at, 0, change->length);
 }
 
+/* The byte that change `number` put at this offset. */
+static uint8_t byte_of(const struct model *model, uint32_t number, unsigned image,
+                       size_t offset)
+{
+    uint8_t byte = 0;
+
+    if (number == 0)
+        model_content(1 + image, offset, &byte, 1);
+    else if (model->changes[number].kind == RECORD_WRITE)
+        model_content(model->changes[number].content, offset, &byte, 1);
+    return byte;
+}
+
+static bool covers(const struct change *change, unsigned image, size_t offset)
+{
+    return change->image == image && change->offset <= offset &&
+           offset < change->offset + change->length;
+}
+
+static void forget_states(struct model *model)
+{
+    memset(model->state_of, 0, sizeof(model->state_of));
+}
+
+static void loosen(struct model *model, uint32_t number)
+{
+    if (model->loose_count == model->loose_room) {
+        model->loose_room = model->loose_room == 0 ? 64 : 2 * model->loose_room;
+        model->loose = memory_resize(model->loose, model->loose_room * sizeof(*model->loose));
+    }
+    model->loose[model->loose_count++] = number;
+    model->ever_bypassed = true;
+    forget_states(model);
+}
+
 uint32_t model_admit(struct model *model, const struct change *change)
 {
     if (model->count + 1 == model->room) {
@@ -90,6 +129,8 @@ uint32_t model_admit(struct model *model, const struct change *change)
         model->changes = memory_resize(model->changes, model->room * sizeof(*model->changes));
     }
     model->changes[++model->count] = *change;
+    if (change->bypass)
+        loosen(model, model->count);
     return model->count;
 }
 
@@ -101,8 +142,13 @@ void model_answer(struct model *model, uint32_t number)
     assert(number >= 1 && number <= model->count);
     change->answered = true;
     for (uint64_t i = 0; i < change->length; i++) {
-        if (floor[i] < number)
+        if (floor[i] < number && !(change->bypass && model->image_lost[change->image]))
             floor[i] = number;
+    }
+    if (change->bypass) {
+        change->answer_stamp = model->stamp++;
+        model->bounds++;
+        return;
     }
     if (model->image_answered[change->image] < number)
         model->image_answered[change->image] = number;
@@ -117,16 +163,35 @@ uint32_t model_flush_received(const struct model *model, unsigned image)
     return model->image_answered[image];
 }
 
+/* Only where `limit` says that there is nothing newer; sets the versions of what it wrote, if there
+ * are any. */
+static void change_apply_newer(const struct model *model, uint32_t number,
+                               const uint32_t *limit, uint8_t *state, uint32_t *versions)
+{
+    const struct change *change = &model->changes[number];
+    size_t at = change_at(model, change);
+    uint8_t bytes[512] = {0};
+
+    for (uint64_t i = 0; i < change->length; i++) {
+        if (i % sizeof(bytes) == 0 && change->kind == RECORD_WRITE)
+            model_content(change->content, change->offset + i, bytes, sizeof(bytes));
+        if (limit[at + i] >= number)
+            continue;
+        state[at + i] = bytes[i % sizeof(bytes)];
+        if (versions != NULL)
+            versions[at + i] = number;
+    }
+}
+
 /* The base moves up to `number`. */
 static void advance_base(struct model *model, uint32_t number)
 {
     while (model->durable < number) {
-        const struct change *change = &model->changes[++model->durable];
-        uint32_t *version = model->base_version + change_at(model, change);
+        uint32_t next = ++model->durable;
 
-        change_apply(model, change, model->base);
-        for (uint64_t i = 0; i < change->length; i++)
-            version[i] = model->durable;
+        if (!model->changes[next].bypass)
+            change_apply_newer(model, next, model->base_version, model->base,
+                               model->base_version);
         model->bounds++;
     }
 }
@@ -144,12 +209,182 @@ void model_cache_lost(struct model *model)
     model->cache_lost = true;
 }
 
+void model_bypass_ended(struct model *model, uint32_t number, bool ok)
+{
+    model->changes[number].end_stamp = model->stamp++;
+    model->changes[number].covered |= !ok;
+}
+
+/* Bytes that a read has seen, or that were answered, may go again. */
+static void lower_floor(struct model *model, const struct change *change)
+{
+    size_t at = change_at(model, change);
+
+    for (uint64_t i = 0; i < change->length; i++) {
+        uint32_t *floor = &model->floor[at + i], least = model->base_version[at + i];
+
+        while (*floor > least &&
+               (model->changes[*floor].bypass || !model->changes[*floor].answered ||
+                !covers(&model->changes[*floor], change->image, change->offset + i)))
+            (*floor)--;
+    }
+}
+
+void model_image_barrier(struct model *model, unsigned image, uint64_t begun, bool ok)
+{
+    if (ok)
+        model->image_uncovered[image] = false;
+    else if (model->image_uncovered[image])
+        model->image_lost[image] = true;
+    for (size_t i = 0; i < model->loose_count; i++) {
+        struct change *change = &model->changes[model->loose[i]];
+
+        if (change->image != image)
+            continue;
+        if (ok)
+            change->covered |=
+                change->former || (change->end_stamp != 0 && change->end_stamp < begun);
+        else if (!change->covered)
+            model->image_lost[image] = true;
+    }
+    for (size_t i = 0; model->image_lost[image] && i < model->loose_count; i++) {
+        if (model->changes[model->loose[i]].image == image)
+            lower_floor(model, &model->changes[model->loose[i]]);
+    }
+    model->bounds++;
+}
+
+/* A loose one is certain now: it is in the base, as far as it was there. */
+static void tighten(struct model *model, uint32_t number)
+{
+    const struct change *change = &model->changes[number];
+    size_t at = change_at(model, change);
+
+    if (!change->former) {
+        change_apply_newer(model, number, model->base_version, model->base,
+                           model->base_version);
+        return;
+    }
+    for (uint64_t i = 0; i < change->length; i++) {
+        if (model->shown[at + i] != number || model->base_version[at + i] >= number)
+            continue;
+        model->base[at + i] = byte_of(model, number, change->image, change->offset + i);
+        model->base_version[at + i] = number;
+    }
+}
+
+void model_image_flushed(struct model *model, unsigned image, uint64_t received)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < model->loose_count; i++) {
+        const struct change *change = &model->changes[model->loose[i]];
+        bool answered = change->answer_stamp != 0 && change->answer_stamp < received;
+
+        if (change->image == image && (change->former || answered))
+            tighten(model, model->loose[i]);
+        else
+            model->loose[kept++] = model->loose[i];
+    }
+    if (kept == model->loose_count)
+        return;
+    model->loose_count = kept;
+    model->bounds++;
+    forget_states(model);
+}
+
+/* All that is loose, and the journaled ones up to k. */
+static void apply_all(const struct model *model, uint32_t k, uint8_t *state, uint32_t *versions)
+{
+    for (size_t i = 0; i < model->loose_count && model->loose[i] <= model->durable; i++)
+        change_apply_newer(model, model->loose[i], model->base_version, state, versions);
+    for (uint32_t number = model->durable + 1; number <= model->count; number++) {
+        if (number <= k || model->changes[number].bypass)
+            change_apply_newer(model, number, model->base_version, state, versions);
+    }
+}
+
+static const uint8_t *state_with_loose(struct model *model, uint32_t k)
+{
+    uint32_t slot = k % MODEL_STATES;
+
+    if (model->state_of[slot] == k && k != 0)
+        return model->states[slot];
+    if (model->states[slot] == NULL)
+        model->states[slot] = memory_get(model->state_bytes);
+    memcpy(model->states[slot], model->base, model->state_bytes);
+    apply_all(model, k, model->states[slot], NULL);
+    model->state_of[slot] = k;
+    return model->states[slot];
+}
+
+/* Does kill -9 leave this byte of a loose one, unless a newer one is there? */
+static bool is_settled(const struct model *model, uint32_t number, size_t at)
+{
+    const struct change *change = &model->changes[number];
+
+    return !model->image_lost[change->image] &&
+           ((change->answered && !change->former) || model->shown[at] == number ||
+            model->floor[at] == number);
+}
+
+#define NOBODY UINT32_MAX
+
+/* The newest change that a byte of what is shown after a crash may be from. */
+static uint32_t who_wrote(const struct model *model, uint32_t k, bool power, unsigned image,
+                          size_t offset, uint8_t byte)
+{
+    size_t at = model->image_at[image] + offset;
+    size_t loose = model->loose_count;
+
+    for (uint32_t number = model->count; number > model->base_version[at]; number--) {
+        const struct change *change;
+
+        if (number <= model->durable) { /* of those only loose ones */
+            while (loose > 0 && model->loose[loose - 1] > number)
+                loose--;
+            if (loose == 0 || model->loose[loose - 1] <= model->base_version[at])
+                break;
+            number = model->loose[loose - 1];
+        }
+        change = &model->changes[number];
+        if (!covers(change, image, offset) || (!change->bypass && number > k))
+            continue;
+        if (byte == byte_of(model, number, image, offset))
+            return number;
+        if (!change->bypass || (!power && is_settled(model, number, at)))
+            return NOBODY;
+    }
+    return byte == model->base[at] ? model->base_version[at] : NOBODY;
+}
+
+size_t model_judge(struct model *model, uint32_t k, bool power, const uint8_t *shown)
+{
+    const uint8_t *right = model_state(model, k);
+
+    if (memcmp(shown, right, model->state_bytes) == 0)
+        return model->state_bytes;
+    for (unsigned i = 0; i < model->image_count; i++) {
+        for (size_t b = 0; b < model->image_size[i]; b++) {
+            size_t at = model->image_at[i] + b;
+
+            if (shown[at] != right[at] &&
+                (!model->ever_bypassed ||
+                 who_wrote(model, k, power, i, b, shown[at]) == NOBODY))
+                return at;
+        }
+    }
+    return model->state_bytes;
+}
+
 const uint8_t *model_state(struct model *model, uint32_t k)
 {
     uint32_t slot = k % MODEL_STATES, from;
     const uint8_t *start = model->base;
 
     assert(k >= model->durable && k <= model->count);
+    if (model->ever_bypassed)
+        return state_with_loose(model, k);
     if (k == model->durable)
         return model->base;
     if (model->state_of[slot] == k)
@@ -194,25 +429,106 @@ static void remember_gone(struct model *model, const struct change *change)
     model->gone[model->gone_count++] = *change;
 }
 
-void model_crash(struct model *model, uint32_t k, bool durable)
+/* Sets model->shown. */
+static void note_shown(struct model *model, uint32_t k, bool power, const uint8_t *shown)
+{
+    uint8_t *state = memory_get(model->state_bytes);
+    uint32_t *versions = memory_get(model->state_bytes * sizeof(*versions));
+
+    memcpy(state, model->base, model->state_bytes);
+    memcpy(versions, model->base_version, model->state_bytes * sizeof(*versions));
+    apply_all(model, k, state, versions);
+    for (unsigned i = 0; i < model->image_count; i++) {
+        for (size_t b = 0; b < model->image_size[i]; b++) {
+            size_t at = model->image_at[i] + b;
+
+            if (shown[at] != state[at])
+                versions[at] = who_wrote(model, k, power, i, b, shown[at]);
+            assert(versions[at] != NOBODY);
+        }
+    }
+    memcpy(model->shown, versions, model->state_bytes * sizeof(*versions));
+    free(state);
+    free(versions);
+}
+
+static void renumber(uint32_t *numbers, size_t count, uint32_t k, const uint32_t *now)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (numbers[i] > k)
+            numbers[i] = now[numbers[i] - k];
+    }
+}
+
+/* The changes behind k are gone; what bypassed the journal moves up. */
+static void take_back(struct model *model, uint32_t k)
+{
+    uint32_t *now = memory_get((model->count - k + 1) * sizeof(*now));
+    uint32_t kept = k;
+
+    for (uint32_t number = k + 1; number <= model->count; number++) {
+        struct change *change = &model->changes[number];
+
+        if (!change->bypass) {
+            remember_gone(model, change);
+            continue;
+        }
+        change->lsn = model->changes[k].lsn;
+        model->changes[++kept] = *change;
+        now[number - k] = kept;
+    }
+    model->count = kept;
+    renumber(model->loose, model->loose_count, k, now);
+    renumber(model->base_version, model->state_bytes, k, now);
+    renumber(model->shown, model->state_bytes, k, now);
+    free(now);
+}
+
+static void crash_with_loose(struct model *model, uint32_t k, bool durable,
+                             const uint8_t *shown)
+{
+    note_shown(model, k, durable, shown);
+    take_back(model, k);
+    forget_states(model);
+    if (durable) {
+        memcpy(model->base, shown, model->state_bytes);
+        memcpy(model->base_version, model->shown, model->state_bytes * sizeof(*model->shown));
+        model->durable = model->count;
+        model->loose_count = 0;
+    }
+    for (size_t i = 0; i < model->loose_count; i++) {
+        struct change *change = &model->changes[model->loose[i]];
+
+        change->former = true;
+        change->covered = false;
+    }
+    memcpy(model->floor, model->shown, model->state_bytes * sizeof(*model->floor));
+}
+
+void model_crash(struct model *model, uint32_t k, bool durable, const uint8_t *shown)
 {
     assert(k >= model->durable && k <= model->count);
-    for (uint32_t number = k + 1; number <= model->count; number++)
-        remember_gone(model, &model->changes[number]);
-    model->count = k;
-    for (unsigned i = 0; i < MODEL_STATES; i++) {
-        if (model->state_of[i] > k)
-            model->state_of[i] = 0;
+    if (model->ever_bypassed) {
+        crash_with_loose(model, k, durable, shown);
+    } else {
+        take_back(model, k);
+        for (unsigned i = 0; i < MODEL_STATES; i++) {
+            if (model->state_of[i] > k)
+                model->state_of[i] = 0;
+        }
+        if (durable)
+            advance_base(model, k);
+        /* What the restarted server shows is what it has answered: P0, P7. */
+        memcpy(model->floor, model->base_version, model->state_bytes * sizeof(*model->floor));
     }
-    if (durable)
-        advance_base(model, k);
-    /* What the restarted server shows is what it has answered: P0, P7. */
-    memcpy(model->floor, model->base_version, model->state_bytes * sizeof(*model->floor));
     memset(model->image_answered, 0, sizeof(model->image_answered));
+    memset(model->image_lost, 0, sizeof(model->image_lost));
     model->answered = model->durable;
     model->cache_lost = false;
-    for (uint32_t number = model->durable + 1; number <= k; number++)
-        model_answer(model, number);
+    for (uint32_t number = model->durable + 1; number <= model->count; number++) {
+        if (!model->changes[number].bypass)
+            model_answer(model, number);
+    }
     model->bounds++;
 }
 
@@ -239,7 +555,7 @@ void model_resize(struct model *model, unsigned image, size_t size, uint64_t lsn
     struct change change = {.image = image, .kind = RECORD_ZERO, .lsn = lsn};
     uint32_t number;
 
-    assert(model->durable == model->count && !model->cache_lost);
+    assert(model->durable == model->count && model->loose_count == 0 && !model->cache_lost);
     model->image_size[image] = size;
     model->state_bytes = 0;
     for (unsigned i = 0; i < model->image_count; i++) {
@@ -250,6 +566,7 @@ void model_resize(struct model *model, unsigned image, size_t size, uint64_t lsn
     model->base_version =
         laid_out(model->base_version, sizeof(*model->base_version), &before, model);
     model->floor = laid_out(model->floor, sizeof(*model->floor), &before, model);
+    model->shown = laid_out(model->shown, sizeof(*model->shown), &before, model);
     for (unsigned i = 0; i < MODEL_STATES; i++) {
         free(model->states[i]);
         model->states[i] = NULL;
@@ -270,25 +587,6 @@ void model_read_begin(const struct model *model, unsigned image, size_t offset, 
     memcpy(floors, model->floor + model->image_at[image] + offset, count * sizeof(*floors));
 }
 
-/* The byte that change `number` put at this offset. */
-static uint8_t byte_of(const struct model *model, uint32_t number, unsigned image,
-                       size_t offset)
-{
-    uint8_t byte = 0;
-
-    if (number == 0)
-        model_content(1 + image, offset, &byte, 1);
-    else if (model->changes[number].kind == RECORD_WRITE)
-        model_content(model->changes[number].content, offset, &byte, 1);
-    return byte;
-}
-
-static bool covers(const struct change *change, unsigned image, size_t offset)
-{
-    return change->image == image && change->offset <= offset &&
-           offset < change->offset + change->length;
-}
-
 size_t model_read_end(struct model *model, unsigned image, size_t offset, size_t count,
                       const uint32_t *floors, const uint8_t *bytes)
 {
@@ -297,6 +595,8 @@ size_t model_read_end(struct model *model, unsigned image, size_t offset, size_t
     for (size_t i = 0; i < count; i++) {
         uint32_t number = floors[i];
 
+        if (model->image_lost[image] && number > floor[i]) /* lost since it began */
+            number = floor[i];
         /* The oldest version that fits: it proves least. */
         while (bytes[i] != byte_of(model, number, image, offset + i)) {
             do {
@@ -306,7 +606,7 @@ size_t model_read_end(struct model *model, unsigned image, size_t offset, size_t
             if (number > model->count)
                 return i;
         }
-        if (floor[i] < number)
+        if (floor[i] < number && !(model->image_lost[image] && model->changes[number].bypass))
             floor[i] = number;
     }
     return count;

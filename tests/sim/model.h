@@ -7,6 +7,10 @@
  *   answered  after kill -9 K is at least this (P0)
  *   floor     for each byte, the newest version that a read may not fall behind (P7)
  *
+ * A change that bypassed the journal has no place in that order.  It is *loose* until a flush
+ * promised it: of each of its bytes a power cut may leave it or what was there before, and K says
+ * nothing about it; kill -9 takes it only as long as it is not answered.
+ *
  * Each change writes bytes of its own (model_byte), so a state tells which K it belongs to and
  * a byte which change it came from.  A crash to K takes back the changes behind K: nothing of
  * them may ever be seen again.
@@ -32,6 +36,12 @@ struct change {
     uint64_t lsn;
     uint64_t content; /* of a WRITE: names its bytes; never used twice */
     bool answered;
+    /* Without a record; lsn: the last one that was given before it. */
+    bool bypass;
+    bool former;           /* of a life before: what of it was there then stays */
+    bool covered;          /* a barrier that succeeded began after it had ended */
+    uint64_t end_stamp;    /* model.stamp when its write ended; 0: under way */
+    uint64_t answer_stamp; /* and when it was answered */
 };
 
 struct model {
@@ -51,6 +61,15 @@ struct model {
     uint8_t *base;          /* the state after `durable` changes */
     uint32_t *base_version; /* and which change each byte is from */
     uint32_t *floor;
+    uint32_t *shown; /* what each byte was from when this life began */
+
+    bool ever_bypassed;
+    uint32_t *loose; /* numbers, oldest first */
+    size_t loose_count, loose_room;
+    uint64_t stamp;
+    bool
+        image_uncovered[MODEL_IMAGES]; /* no barrier in this life, and one before used bypass */
+    bool image_lost[MODEL_IMAGES]; /* in this life: a barrier failed that loose ones needed */
 
     uint8_t *states[MODEL_STATES]; /* state K is in slot K % MODEL_STATES, if it is there */
     uint32_t state_of[MODEL_STATES];
@@ -73,19 +92,32 @@ void model_answer(struct model *model, uint32_t number);
 uint32_t model_flush_received(const struct model *model, unsigned image);
 void model_flush_answered(struct model *model, uint32_t number);
 
+/* A bypassing write has ended; or it failed, and nobody is promised anything of it. */
+void model_bypass_ended(struct model *model, uint32_t number, bool ok);
+/* A barrier of an image, begun when the stamp was this: lost, if it failed and something loose
+ * needed it. */
+void model_image_barrier(struct model *model, unsigned image, uint64_t begun, bool ok);
+/* P1: and what bypassed the journal and was answered when the stamp was this. */
+void model_image_flushed(struct model *model, unsigned image, uint64_t received);
+
 /* The page cache can't be trusted any more: only what is durable must survive the process.  (The
  * journal has aborted.) */
 void model_cache_lost(struct model *model);
 
-/* All images after the first k changes; durable <= k <= count. */
+/* All images after the first k changes; durable <= k <= count.  Those that bypassed the journal are
+ * all in it. */
 const uint8_t *model_state(struct model *model, uint32_t k);
+
+/* May these bytes be shown after a crash that left k changes?  Returns the first byte that may not,
+ * or model->state_bytes. */
+size_t model_judge(struct model *model, uint32_t k, bool power, const uint8_t *shown);
 
 /* How many changes have an lsn of at most `lsn`. */
 uint32_t model_count_upto(const struct model *model, uint64_t lsn);
 
-/* Everything behind k is gone.  `durable` false: k is what a restarted server shows, but the
- * disk need not hold it yet. */
-void model_crash(struct model *model, uint32_t k, bool durable);
+/* Everything behind k is gone, but what bypassed the journal and is in `shown`, which was judged.
+ * `durable` false: it is what a restarted server shows, but the disk need not hold it yet. */
+void model_crash(struct model *model, uint32_t k, bool durable, const uint8_t *shown);
 
 /* After a clean stop, everything durable: an image has another size.  What is new is zero, as of a
  * change that got `lsn`. */

@@ -77,6 +77,9 @@ void outcome_print(const struct world_counts *c)
            c->changes, c->splits, c->flushes, c->fuas, c->reads, c->journal_reads, c->commits,
            c->checkpoints, c->pads, c->space_waits, c->epoch_checkpoints, c->submits, c->faults,
            c->aborts, c->carried);
+    printf("%" PRIu64 " bypassing writes, %" PRIu64 " large ones journaled, %" PRIu64
+           " waits for a range, %" PRIu64 " barriers of images, %" PRIu64 " disks lost\n",
+           c->bypassed, c->bypass_journaled, c->claim_waits, c->image_flushes, c->disks_lost);
 }
 
 uint64_t outcome_number(const char *text)

@@ -268,6 +268,15 @@ static void drain_copy(struct drain *d, const struct checkpoint_step *step)
     }
 }
 
+static void drain_flush(struct drain *d, struct core_image *image)
+{
+    uint64_t covers;
+
+    core_image_flush_begin(image, &covers);
+    drain_barrier(d, core_image_entry(image)->id);
+    core_image_flush_end(d->core, image, covers, 0);
+}
+
 static int drain_checkpoint(struct drain *d, bool clean)
 {
     struct checkpoint_step step; /* a watch may begin another drain */
@@ -282,7 +291,7 @@ static int drain_checkpoint(struct drain *d, bool clean)
         else if (step.kind == STEP_COPY)
             drain_copy(d, &step);
         else if (step.kind == STEP_FLUSH_IMAGE)
-            drain_barrier(d, core_image_entry(step.image)->id);
+            drain_flush(d, step.image);
         else if (step.kind == STEP_SUPER)
             drain_super(d, &step.super);
         core_checkpoint_step_end(d->core, &step, r);

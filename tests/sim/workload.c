@@ -130,6 +130,10 @@ static void choose_setup(struct world_setup *setup, uint64_t seed)
     if (rng_chance(&rng, 30))
         setup->staging_bytes = setup->ring_bytes / 2;
     setup->nap_percent = rng_below(&rng, 3);
+    if (rng_chance(&rng, 50)) {
+        setup->bypass_bytes = rng_chance(&rng, 50) ? 4096 : 1000;
+        setup->bypass_part = setup->bypass_bytes * rng_range(&rng, 1, 3);
+    }
 }
 
 /* ---- carrying it out ---- */

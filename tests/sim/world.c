@@ -176,6 +176,30 @@ static void choose_setup(struct world_setup *setup, struct rng *rng)
         choose_tiny(setup, rng);
 }
 
+/* From numbers of its own: worlds without it are what they were before there was any. */
+static void choose_bypass(struct world_setup *setup, uint64_t seed)
+{
+    static const uint64_t sizes[] = {64, 300, 512, 1000, 2048, 4096};
+    struct rng rng = rng_stream(seed, 1, 1);
+
+    if (!rng_chance(&rng, 40))
+        return;
+    setup->bypass_bytes = sizes[rng_below(&rng, 6)];
+    /* A bypass needs a range of which the journal says nothing: it is drained often. */
+    if (rng_chance(&rng, 70)) {
+        setup->drain_percent = rng_range(&rng, 10, 60);
+        setup->eager_percent = 100;
+        setup->hot_percent = 10;
+    }
+    for (unsigned i = 0; i < setup->image_count; i++) {
+        if (rng_chance(&rng, 50))
+            setup->image_size[i] += rng_range(&rng, 0, 24576);
+    }
+    if (rng_chance(&rng, 25))
+        setup->fault = FAULT_IMAGE_BARRIER;
+    setup->bypass_part = 1024 + setup->bypass_bytes * rng_range(&rng, 1, 8); /* WORLD_PARTS */
+}
+
 /* A journal as it is after a clean stop, somewhere in its life; images with something in them. */
 static void make_disks(struct world *w)
 {
@@ -272,6 +296,8 @@ bool world_life_start(struct world *w)
 
     life_reset(w);
     disk_drop_cache(&w->journal); /* recovery reads past the page cache (DESIGN 5.5) */
+    for (unsigned i = 0; i < w->setup.image_count; i++)
+        disk_drop_cache(&w->images[i]);
     room = memory_get(w->journal.size);
     journal = recover_after_kill(w, NULL, room);
     ok = recover_open(w, NULL, journal, &found);
@@ -284,6 +310,10 @@ bool world_life_start(struct world *w)
     w->shm.exists = w->shm.attached;
     w->core = found.core;
     for (unsigned i = 0; i < w->setup.image_count; i++) {
+        const struct core_image *known = core_image_find(w->core, w->entries[i].id);
+
+        w->model.image_uncovered[i] = !found.clean && known != NULL &&
+                                      (core_image_entry(known)->flags & IMAGE_FLAG_BYPASS);
         w->core_images[i] = core_image_add(w->core, &w->entries[i], &error);
         if (w->core_images[i] == NULL ||
             core_image_entry(w->core_images[i])->id != w->entries[i].id) {
@@ -308,6 +338,7 @@ static void life_abandon(struct world *w)
     for (unsigned i = 0; i < w->setup.client_count; i++)
         client_abandon(w, &w->clients[i]);
     sync_job_abandon(w, &w->committer);
+    w->image_flusher.state = IMAGE_JOB_NONE;
     sync_job_abandon(w, &w->stopper.sync);
     checkpointer_abandon(w);
     prewriter_abandon(w);
@@ -325,7 +356,7 @@ static void end_by_kill(struct world *w, struct check *check)
     check_kill(check, w, &k);
     if (w->failed)
         return;
-    model_crash(&w->model, k, false);
+    model_crash(&w->model, k, false, check_shown_last(check));
     story(w, "%u changes are there", k);
 }
 
@@ -338,7 +369,7 @@ static void end_by_power_cut(struct world *w, struct check *check)
     check_power_cut(check, w, &k);
     if (w->failed)
         return;
-    model_crash(&w->model, k, true);
+    model_crash(&w->model, k, true, check_shown_last(check));
     story(w, "%u changes are there", k);
     disk_power_cut(&w->journal);
     for (unsigned i = 0; i < w->setup.image_count; i++)
@@ -351,6 +382,11 @@ static void end_by_stop(struct world *w, struct check *check)
 {
     w->counts->stops++;
     shm_remove(&w->shm);
+    for (unsigned i = 0; i < w->setup.image_count; i++) {
+        if (w->model.image_lost[i])
+            world_fail(w, "P5", NULL, "a clean stop though image %u is lost", i);
+        model_image_flushed(&w->model, i, w->model.stamp);
+    }
     check_stopped(check, w);
     if (!w->failed)
         model_flush_answered(&w->model, w->model.count);
@@ -614,10 +650,12 @@ struct world *world_new(uint64_t seed, const struct world_setup *setup, const ch
     w->counts = counts;
     w->rng = rng_stream(seed, 0, 0);
     world_current = w;
-    if (setup != NULL)
+    if (setup != NULL) {
         w->setup = *setup;
-    else
+    } else {
         choose_setup(&w->setup, &w->rng);
+        choose_bypass(&w->setup, seed);
+    }
     w->super_bytes = FORMAT_SUPER_MIN;
     w->ring_start = 2 * w->super_bytes;
     w->boot = 1;

@@ -95,6 +95,17 @@ struct sync_job {
     int error;
 };
 
+/* A barrier of an image: one, or until it covers what a flush must. */
+struct image_job {
+    enum { IMAGE_JOB_NONE, IMAGE_JOB_WAIT, IMAGE_JOB_BARRIER } state;
+    unsigned image;
+    bool once;
+    uint64_t target, covers;
+    uint64_t begun; /* model.stamp */
+    struct barrier_job barrier;
+    int error;
+};
+
 /* ---- actors ---- */
 
 struct request {
@@ -108,7 +119,11 @@ struct client {
     enum {
         CLIENT_IDLE,
         CLIENT_ADMIT,
+        CLIENT_CLAIM, /* waits for its range */
         CLIENT_SPACE, /* waits for it */
+        CLIENT_BYPASS,
+        CLIENT_BYPASSED,
+        CLIENT_IMAGE_FLUSH,
         CLIENT_APPEND,
         CLIENT_SUBMIT,
         CLIENT_SYNC,
@@ -126,6 +141,10 @@ struct client {
     uint64_t payload_sum;
     uint64_t space_generation;
     bool waits_for_space;
+    bool may_bypass; /* this part */
+    bool bypassing, claimed;
+    struct claim claim;
+    struct write_job write;
     struct append record;
     struct append_job append;
     struct submit_job submit;
@@ -133,7 +152,10 @@ struct client {
     unsigned part_count;
     /* durability */
     struct sync_job sync;
+    struct image_job image_flush;
     uint32_t flush_number;
+    uint64_t flush_stamp;
+    bool was_lost; /* the disk, when the request came */
     /* a read */
     bool reading;
     struct read_plan plan;
@@ -166,7 +188,7 @@ struct checkpointer {
     size_t segment, group_end, index;
     uint8_t *bytes; /* of a group */
     struct write_job write;
-    struct barrier_job barrier;
+    struct image_job flush;
     struct super_job super;
     struct sync_job sync;
     struct append carried;
@@ -244,6 +266,8 @@ struct world_setup {
     uint64_t ring_bytes;
     uint64_t staging_bytes; /* 0: records are written to the journal at once */
     size_t map_bytes;       /* bound of the map */
+    uint64_t bypass_bytes;  /* writes from here on may bypass the journal; 0: none */
+    uint64_t bypass_part;   /* at most so much in one */
     unsigned image_count;
     size_t image_size[MODEL_IMAGES];
     unsigned client_count;
@@ -273,6 +297,7 @@ struct world_counts {
     uint64_t changes, answers, flushes, fuas, reads, splits;
     uint64_t laps, pads, space_waits, epoch_checkpoints, journal_reads, submits;
     uint64_t faults, aborts, carried, replays;
+    uint64_t bypassed, bypass_journaled, claim_waits, image_flushes, disks_lost;
     uint64_t states_kill, states_listed, states_sampled, states_scribbled;
     uint64_t states_drained, states_replayed;
 };
@@ -311,6 +336,7 @@ struct world {
     struct prewriter prewriter;
     struct stopper stopper;
     struct sync_job committer;
+    struct image_job image_flusher;
     struct barrier_job *journal_barrier; /* the one that is under way */
     uint64_t commits_ended;
     uint64_t life_step;
@@ -410,6 +436,9 @@ enum job_result submit_job_step(struct world *w, struct submit_job *job);
 void sync_job_start(struct sync_job *job, uint64_t target);
 void sync_job_start_all(struct sync_job *job);
 enum job_result sync_job_step(struct world *w, struct sync_job *job);
+void image_job_start(struct world *w, struct image_job *job, unsigned image, uint64_t target);
+void image_job_start_once(struct image_job *job, unsigned image);
+enum job_result image_job_step(struct world *w, struct image_job *job);
 /* The process is dead: the core's bookkeeping is brought to an end, so that it can be freed. */
 void append_job_abandon(struct world *w, struct append_job *job);
 void sync_job_abandon(struct world *w, struct sync_job *job);
@@ -467,6 +496,8 @@ void check_event(struct check *check, struct world *w);
 void check_kill(struct check *check, struct world *w, uint32_t *k);
 /* And after a power cut that the seed chooses: the views show it. */
 void check_power_cut(struct check *check, struct world *w, uint32_t *k);
+/* What the last of these showed. */
+const uint8_t *check_shown_last(const struct check *check);
 /* P5, after a clean stop. */
 void check_stopped(struct check *check, struct world *w);
 

@@ -281,7 +281,7 @@ static struct superblock sample_super(void)
             .uuid = {0x55, i},
             .id = i + 1,
             .kind = i == 0 ? IMAGE_FILE : IMAGE_BLOCK,
-            .flags = IMAGE_FLAG_PENDING | IMAGE_FLAG_MARKED,
+            .flags = IMAGE_FLAG_PENDING | IMAGE_FLAG_MARKED | IMAGE_FLAG_BYPASS,
             .size = i == 0 ? 1 : INT64_MAX,
             .fsid = 0x1234567890,
             .inode = 42 + i,
@@ -540,7 +540,7 @@ static void wrong_fields_of_images(void **state)
     assert_int_equal(super_with(first + 16, 3, 4), FORMAT_BAD_FIELD);
     assert_int_equal(super_with(first + 20, 0, 4), FORMAT_BAD_FIELD); /* kind */
     assert_int_equal(super_with(first + 20, 4, 4), FORMAT_BAD_FIELD);
-    assert_int_equal(super_with(first + 24, 4, 4), FORMAT_BAD_FIELD);  /* flags */
+    assert_int_equal(super_with(first + 24, 8, 4), FORMAT_BAD_FIELD);  /* flags */
     assert_int_equal(super_with(first + 28, 10, 4), FORMAT_BAD_FIELD); /* mark_epoch */
     assert_int_equal(super_with(first + 32, 0, 8), FORMAT_BAD_FIELD);  /* size */
     assert_int_equal(super_with(first + 32, (uint64_t)INT64_MAX + 1, 8), FORMAT_BAD_FIELD);

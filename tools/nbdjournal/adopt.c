@@ -217,7 +217,8 @@ static int write_mark(const struct adopt *d, struct image_entry *entry)
              path != NULL ? path : jf->storage->name);
     free(path);
     r = image_mark_write(d->image, &mark, &supported);
-    entry->flags = IMAGE_FLAG_PENDING | (supported ? IMAGE_FLAG_MARKED : 0);
+    entry->flags = IMAGE_FLAG_PENDING | (entry->flags & IMAGE_FLAG_BYPASS) |
+                   (supported ? IMAGE_FLAG_MARKED : 0);
     entry->mark_epoch = mark.epoch;
     return r;
 }

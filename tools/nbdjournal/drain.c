@@ -229,20 +229,28 @@ static int zero_segment(struct drain *d, struct storage *image,
     return 0;
 }
 
-static struct storage *storage_of(const struct drain *d, const struct core_image *core_image)
+static struct storage *opened(const struct drain *d, const struct core_image *core_image)
 {
     for (size_t i = 0; i < d->image_count; i++) {
         if (d->images[i].core_image == core_image)
             return d->images[i].storage;
     }
-    /* Nothing waits for an image that was not opened, so the core never asks for it. */
-    assert(!"a step for an image that is not open");
     return NULL;
+}
+
+static struct storage *storage_of(const struct drain *d, const struct core_image *core_image)
+{
+    struct storage *storage = opened(d, core_image);
+
+    /* Nothing waits for an image that was not opened, so the core never asks for it. */
+    assert(storage != NULL);
+    return storage;
 }
 
 static int carry_out(struct drain *d, struct checkpoint_step *step)
 {
     struct storage *image;
+    uint64_t covers;
     int r = 0;
 
     switch (step->kind) {
@@ -255,8 +263,11 @@ static int carry_out(struct drain *d, struct checkpoint_step *step)
         }
         return r;
     case STEP_FLUSH_IMAGE:
-        image = storage_of(d, step->image);
-        r = storage_barrier(image);
+        image = opened(d, step->image);
+        core_image_flush_begin(step->image, &covers);
+        if (image != NULL) /* else nothing waits, and it is no matter of ours (open_entry) */
+            r = storage_barrier(image);
+        core_image_flush_end(d->core, step->image, covers, r);
         return r < 0 ? failed(image->name, "flushing", r) : 0;
     case STEP_SUPER:
         return write_super(d, &step->super);
@@ -365,7 +376,8 @@ static int mark_image(struct drain *d, struct drain_image *image)
         return r;
     image->has_mark = supported;
     memcpy(entry.uuid, image->entry->uuid, FORMAT_UUID_BYTES);
-    entry.flags = IMAGE_FLAG_PENDING | (supported ? IMAGE_FLAG_MARKED : 0);
+    entry.flags = IMAGE_FLAG_PENDING | (image->entry->flags & IMAGE_FLAG_BYPASS) |
+                  (supported ? IMAGE_FLAG_MARKED : 0);
     entry.mark_epoch = mark.epoch;
     image->core_image = core_image_add(d->core, &entry, &r);
     return image->core_image == NULL ? r : 0;

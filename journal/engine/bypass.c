@@ -1,0 +1,187 @@
+/* bypass: large writes that go straight to the image, and the barriers of images.
+ *
+ * What may bypass the journal and when it is durable is the core's to say (core/bypass.c).  Here
+ * the bytes are written, without the lock, by the thread that brought them, into the image's page
+ * cache: that survives this process (P0), and it stays coherent with what the checkpoint writes
+ * beside it.
+ *
+ * The kernel is asked to begin writing at once, so that a flush finds little left (DESIGN 5.8).
+ *
+ * A flush of a disk is a barrier of its image, if anything bypassed the journal since the last good
+ * one, and then a commit.  Flushes of one disk share its barriers; another disk's flush knows
+ * nothing of them.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine_state.h"
+#include "report.h"
+
+/* A part is looked at, and journaled or not, on its own: a small overlap shall not send all of a
+ * large request through the journal.  Parts of a request are written in order. */
+#define BYPASS_PART (UINT32_C(1) << 20)
+
+/* ---- claims ---- */
+
+void engine_claim_locked(struct engine *e, struct claim *claim, struct core_image *image,
+                         uint64_t offset, uint64_t length)
+{
+    core_claim_begin(e->core, claim, image, offset, length);
+    while (!core_claim_granted(e->core, claim)) {
+        e->claim_sleepers++;
+        condition_wait(&e->claims_free, &e->lock);
+        e->claim_sleepers--;
+    }
+}
+
+static void claim_ended_locked(struct engine *e) REQUIRES_LOCK
+{
+    if (e->claim_sleepers > 0)
+        condition_broadcast(&e->claims_free);
+}
+
+void engine_claim_end_locked(struct engine *e, struct claim *claim)
+{
+    core_claim_end(e->core, claim);
+    claim_ended_locked(e);
+}
+
+/* ---- a write ---- */
+
+uint32_t engine_bypass_part(const struct engine *e, uint32_t count)
+{
+    uint64_t bypass = e->config.bypass_bytes;
+
+    if (bypass == 0 || count < bypass)
+        return 0;
+    /* A rest that is too small for a bypass is not left over. */
+    return count < BYPASS_PART + bypass ? count : BYPASS_PART;
+}
+
+static int begin(struct engine_disk *d, struct claim *claim, uint32_t count,
+                 uint64_t offset) EXCLUDES_LOCK
+{
+    struct engine *e = d->engine;
+    int r;
+    LOCK_SCOPE(&e->lock);
+
+    engine_touch_locked(e);
+    engine_claim_locked(e, claim, d->image, offset, count);
+    r = engine_may_change_locked(d);
+    if (r == 0)
+        r = core_bypass_begin(e->core, claim);
+    if (r != 0)
+        engine_claim_end_locked(e, claim);
+    return r;
+}
+
+static int end(struct engine_disk *d, struct claim *claim, int error) EXCLUDES_LOCK
+{
+    struct engine *e = d->engine;
+    int r;
+    LOCK_SCOPE(&e->lock);
+
+    r = core_bypass_end(e->core, claim, error);
+    claim_ended_locked(e);
+    if (r == 0 && e->bypassed_ns == 0)
+        e->bypassed_ns = clock_now_ns();
+    engine_arm_timer_locked(e);
+    return r;
+}
+
+int engine_bypass_write(struct engine_disk *d, const void *bytes, uint32_t count,
+                        uint64_t offset)
+{
+    struct claim claim;
+    int r = begin(d, &claim, count, offset);
+
+    if (r != 0)
+        return r;
+    r = storage_write(d->storage, bytes, count, offset);
+    /* What the image can't take the journal may, until it can: the checkpoint says so (P4). */
+    r = end(d, &claim, r);
+    if (r == 0)
+        storage_submit(d->storage, offset, count);
+    return r;
+}
+
+/* ---- barriers ---- */
+
+int engine_image_barrier_locked(struct engine_disk *d)
+{
+    struct engine *e = d->engine;
+    bool was_lost;
+    uint64_t covers;
+    int r;
+
+    while (core_image_flush_begin(d->image, &covers) == -EBUSY)
+        condition_wait(&e->image_flushed, &e->lock);
+    lock_release(&e->lock);
+    r = storage_barrier(d->storage);
+    lock_acquire(&e->lock);
+    was_lost = core_image_is_lost(d->image);
+    core_image_flush_end(e->core, d->image, covers, r);
+    condition_broadcast(&e->image_flushed);
+    if (!was_lost && core_image_is_lost(d->image))
+        report_error(
+            "image %s: flush failed: %s; large writes that went straight to it since the "
+            "last flush may be lost; from now on every write and flush of it fails, reads "
+            "go on; mend what is wrong with its disk and start again",
+            d->label, strerror(-r));
+    engine_announce_locked(e);
+    return r;
+}
+
+int engine_image_gone_locked(struct engine *e, struct core_image *image)
+{
+    uint64_t covers;
+
+    if (core_image_flush_begin(image, &covers) == 0)
+        core_image_flush_end(e->core, image, covers, 0);
+    return 0;
+}
+
+int engine_image_flush_locked(struct engine_disk *d, uint64_t target)
+{
+    struct engine *e = d->engine;
+    int r;
+
+    while ((r = core_image_flush_check(d->image, target)) == -EAGAIN) {
+        /* Whoever comes first does it for all who came until then. */
+        if (core_image_flush_is_busy(d->image))
+            condition_wait(&e->image_flushed, &e->lock);
+        else
+            engine_image_barrier_locked(d);
+    }
+    return r;
+}
+
+/* ---- the commit interval ---- */
+
+void engine_bypass_due_locked(struct engine *e)
+{
+    struct engine_disk *d;
+
+    e->bypassed_ns = 0;
+    LIST_FOREACH (d, &e->disks, link)
+        d->flush_due = d->storage != NULL && core_image_flush_target(d->image) != 0;
+    condition_signal(&e->work);
+}
+
+/* Such a disk is not closed meanwhile: what is not durable keeps it (core_image_is_home). */
+bool engine_flush_due_locked(struct engine *e)
+{
+    struct engine_disk *d;
+
+    LIST_FOREACH (d, &e->disks, link) {
+        if (d->flush_due)
+            break;
+    }
+    if (d == NULL)
+        return false;
+    d->flush_due = false;
+    engine_image_flush_locked(d, core_image_flush_target(d->image));
+    return true;
+}
