@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "served.h"
 
@@ -171,6 +172,39 @@ static void test_barrier_fails_among_many(void **state)
     engine_close(engine);
 }
 
+static void *flush_in_vain(void *arg)
+{
+    (void)arg;
+    CHECK(engine_flush(served_disk(engine), NULL) == -EIO);
+    return NULL;
+}
+
+/* Those who sleep until a commit ends are told what became of it: who leads it, who is covered
+ * by it, and who waits for the next one. */
+static void test_followers_are_told(void **state)
+{
+    struct files *files = *state;
+    struct storage *journal, *image;
+    pthread_t threads[CLIENTS], late;
+
+    engine = files_serve_faulty(files, &journal, &image);
+    write_block(engine, 'a', 0);
+    faulty_fail(journal, FAULTY_BARRIER, 1, EIO, false);
+    faulty_block(journal, FAULTY_BARRIER);
+    assert_int_equal(pthread_create(&threads[0], NULL, flush_in_vain, NULL), 0);
+    faulty_wait_blocked(journal, FAULTY_BARRIER, 1);
+    for (int i = 1; i < CLIENTS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, flush_in_vain, NULL), 0);
+    write_block(engine, 'b', 0);
+    assert_int_equal(pthread_create(&late, NULL, flush_in_vain, NULL), 0);
+    usleep(50000); /* for them to fall asleep: who comes later is told as well */
+    faulty_release(journal, FAULTY_BARRIER);
+    for (int i = 0; i < CLIENTS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_join(late, NULL);
+    assert_aborted(engine, 'b');
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +213,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_first_barrier_fails, setup, files_drop),
         cmocka_unit_test_setup_teardown(test_superblock_barrier_fails, setup, files_drop),
         cmocka_unit_test_setup_teardown(test_barrier_fails_among_many, setup, files_drop),
+        cmocka_unit_test_setup_teardown(test_followers_are_told, setup, files_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void test_read_only_client(void **state)
     leave_dirty(files);
     before = snapshot(files);
     assert_int_equal(engine_open(&e, &files->config), 0);
-    assert_true(words_contain("recovery found 1 changes with 3 bytes"));
+    assert_true(words_contain("recovery found 1 change with 3 bytes"));
     assert_int_equal(engine_start(e), 0);
     assert_sees_abc(e);
     assert_int_equal(engine_write(served_disk(e), "x", 1, 0, false, NULL), -EROFS);
