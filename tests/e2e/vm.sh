@@ -93,6 +93,7 @@ END
 }
 
 _boot() {
+    : >console
     qemu-system-x86_64 -accel tcg -m 256 -nodefaults -display none -serial file:console -no-reboot \
         -kernel "$kernel" -initrd initramfs \
         -append "console=ttyS0 quiet panic=-1 server_port=${server_port-}" "$@" </dev/null &
