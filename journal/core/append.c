@@ -217,7 +217,7 @@ int core_append_admit(struct core *c, struct append *a, struct core_image *image
         return image->failed;
     /* Not for core_append_again: it replaces as much, and the checkpoint would wait for itself. */
     r = c->error != 0 ? -EIO : map_check(c, image);
-    if (r == 0 && uncommitted_too_long(c))
+    if (r == 0 && (uncommitted_too_long(c) || pace_holds(c, pad + span)))
         r = -EAGAIN;
     if (r == 0)
         r = admit_check(c, image, pad + span, core_reserve(c) + core_carry_reserve(c));

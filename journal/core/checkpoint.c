@@ -5,18 +5,19 @@
  *                  holds
  *                  what a crash may take back (P2).
  *   2 READERS      reads planned before now may be reading, from the image, what we will write
- *   3 COPY         versions with lsn <= target, in image order, in steps
- *   4 FLUSH        the images that were written
- *   5 CARRY        what an image that fails can't take is appended again at the head, if others need
+ *   3 LOAD         the part of the ring that will be copied is read, in its own order
+ *   4 COPY         versions with lsn <= target, in image order, in steps
+ *   5 FLUSH        the images that were written
+ *   6 CARRY        what an image that fails can't take is appended again at the head, if others need
  *                  the space: one sick disk must not pin the ring for all (DESIGN 5.9)
- *   6 SUPERSEDING  versions that were replaced since 1 were not copied: the records that
+ *   7 SUPERSEDING  versions that were replaced since 1 were not copied: the records that
  *   replaced
  *                  them must be durable before the tail passes the old ones
- *   7 RETIRE       the copied versions leave the map: reads take the image
- *   8 SUPER        the tail moves to target, durably; only then is the space free
+ *   8 RETIRE       the copied versions leave the map: reads take the image
+ *   9 SUPER        the tail moves to target, durably; only then is the space free
  *
- * A crash anywhere before 8 is durable replays from the old tail, over an image that has only
- * durable data of records at or behind that tail: same result.  An error in 3 or 4 changes
+ * A crash anywhere before 9 is durable replays from the old tail, over an image that has only
+ * durable data of records at or behind that tail: same result.  An error in 4 or 5 changes
  * nothing
  * in the map, so the next attempt writes all of it again: what a failed image flush covered
  * is not
@@ -26,6 +27,9 @@
 #include <errno.h>
 
 #include "core_state.h"
+
+/* The ring is read in one go if so many of its bytes or fewer are read for one that is needed. */
+#define LOAD_NEEDED 4
 
 /* Map entries looked at in one step of RETIRE: bounds the time under the lock. */
 #ifndef RETIRE_ENTRIES
@@ -141,6 +145,46 @@ static void next_image(struct core *c)
     c->checkpoint.cursor = 0;
 }
 
+/* Versions go home in the order of the image.  In the ring they are scattered then, and a disk that
+ * seeks would read them one by one, a seek each: so the part of the ring that they are in is read
+ * beforehand, in one go.  Not if little of it is needed, nor what is staged (staging.h) and stays
+ * so until it is copied. */
+static void plan_load(struct core *c)
+{
+    struct checkpoint *k = &c->checkpoint;
+    const struct core_image *image;
+    uint64_t needed = 0;
+    uint64_t staged_from = core_checkpoint_wanted(c) ? pace_head_then(c) : c->head;
+
+    TAILQ_FOREACH (image, &c->images, link)
+        needed += image->map.payload_bytes;
+    k->load_from = c->tail.position;
+    k->load_to = k->target.position;
+    if (c->unsubmitted_max != 0) {
+        staged_from = staged_from > c->unsubmitted_max ? staged_from - c->unsubmitted_max : 0;
+        if (k->load_to > staged_from)
+            k->load_to = staged_from;
+    }
+    if (k->load_to < k->load_from || needed < (k->load_to - k->load_from) / LOAD_NEEDED)
+        k->load_to = k->load_from;
+}
+
+static bool load_next(struct core *c, struct checkpoint_step *step)
+{
+    struct checkpoint *k = &c->checkpoint;
+    uint64_t ring = c->sb.ring_bytes, end = (k->load_from / ring + 1) * ring;
+
+    if (k->load_from == k->load_to)
+        return false;
+    if (end > k->load_to)
+        end = k->load_to;
+    if (end > k->load_from + CHECKPOINT_BYTES)
+        end = k->load_from + CHECKPOINT_BYTES;
+    step->load_from = k->load_from;
+    step->load_to = end;
+    return true;
+}
+
 /* The only way from phase to phase. */
 static void enter(struct core *c, enum checkpoint_phase phase)
 {
@@ -153,8 +197,15 @@ static void enter(struct core *c, enum checkpoint_phase phase)
         k->target = c->durable;
         k->pin_limit = c->pin_next;
         break;
-    case CHECKPOINT_COPY:
+    case CHECKPOINT_LOAD:
+        plan_load(c);
+        pace_begin(c);
+        break;
     case CHECKPOINT_FLUSH:
+        pace_end(c);
+        first_image(c);
+        break;
+    case CHECKPOINT_COPY:
     case CHECKPOINT_RETIRE:
         first_image(c);
         break;
@@ -199,8 +250,11 @@ static bool gather(struct core *c, struct checkpoint_step *step)
             s->position = v->position + skip;
             if (s->length > room)
                 s->length = room;
-            room -= s->length;
         }
+        if (!pace_step_takes(c, step, s))
+            break;
+        if (s->source == READ_JOURNAL)
+            room -= s->length;
         k->cursor_next = s->offset + s->length;
         if (PLANTED(31)) /* the rest of one that was too long stays behind */
             k->cursor_next = v->offset + v->length;
@@ -277,8 +331,15 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
         if (!core_checkpoint_readers_gone(c))
             return true;
         break;
+    case CHECKPOINT_LOAD:
+        step->kind = STEP_LOAD;
+        if (load_next(c, step))
+            return true;
+        break;
     case CHECKPOINT_COPY:
         step->kind = STEP_COPY;
+        step->took_us = 0;
+        step->barrier = pace_needs_barrier(c);
         for (; k->image != NULL; next_image(c)) {
             step->image = k->image;
             if (!k->image->skip && gather(c, step)) {
@@ -473,7 +534,12 @@ void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int 
         } else {
             k->cursor = k->cursor_next;
             count_copied(c, step);
+            pace_copied(c, step);
         }
+        break;
+    case STEP_LOAD:
+        k->load_from = step->load_to;
+        pace_loaded(c, step->load_to - step->load_from);
         break;
     case STEP_FLUSH_IMAGE:
         if (error != 0 && PLANTED(18)) /* taken as home all the same */

@@ -72,6 +72,7 @@ int core_commit_begin(struct core *c, struct commit *commit, uint64_t now_us)
         core_record_place(c, &seal->record, sector - used, seal->header);
         TAILQ_INSERT_TAIL(&c->inflight, seal, link);
     }
+    commit->took_us = 0;
     commit->target_lsn = c->last_lsn;
     commit->mark = (struct ring_mark){
         .position = c->head, .lsn = c->last_lsn, .chain = c->last_chain, .epoch = c->epoch};
@@ -127,5 +128,6 @@ void core_commit_end(struct core *c, struct commit *commit, int error)
     assert(c->staged_position >= commit->mark.position || PLANTED(22));
     c->durable = commit->mark;
     remember_mark(c);
+    pace_committed(c, commit->took_us);
     c->space_generation++; /* uncommitted_too_long */
 }

@@ -246,6 +246,7 @@ struct commit {
     struct ring_mark mark; /* where the ring is sealed */
     bool has_seal;
     struct append seal; /* a record like others: write its header, core_append_copied */
+    uint64_t took_us;   /* for core_commit_end, from the driver: 0 is not known */
 };
 
 /* Starts a commit of everything admitted so far.
@@ -304,13 +305,15 @@ void core_read_end(struct core *c, struct read_plan *plan);
 /* ---- checkpoint ---- */
 
 #ifndef CHECKPOINT_SEGMENTS /* small ones: the simulator's core, so that limits are met */
-#define CHECKPOINT_SEGMENTS 256
-#define CHECKPOINT_BYTES (1u << 20)
+#define CHECKPOINT_SEGMENTS 1024
+#define CHECKPOINT_BYTES (4u << 20)
 #endif
 
 enum checkpoint_step_kind {
-    STEP_COMMIT,      /* commit everything published (as a flush would), then step_end */
-    STEP_READERS,     /* wait until core_checkpoint_readers_gone, then step_end */
+    STEP_COMMIT,  /* commit everything published (as a flush would), then step_end */
+    STEP_READERS, /* wait until core_checkpoint_readers_gone, then step_end */
+    /* bytes [load_from, load_to) of the ring will soon be copied: a hint to read them in one go */
+    STEP_LOAD,
     STEP_COPY,        /* carry out the segments (image order), then step_end */
     STEP_FLUSH_IMAGE, /* a barrier of image, then step_end */
     STEP_CARRY,  /* segments[0] of an image that can't be written now: see core_carry_begin */
@@ -333,8 +336,13 @@ struct checkpoint_step {
     /* COPY: segments, at most CHECKPOINT_BYTES of READ_JOURNAL in all; */
     size_t count;
     struct checkpoint_segment segments[CHECKPOINT_SEGMENTS]; /*  a longer one comes in pieces */
-    struct super_plan super;                                 /* SUPER */
-    int error; /* DONE: 0, or why an image was left out (-errno) */
+    /* COPY: how to see to it that others don't wait for more than this step: by a barrier, or only
+     * by waiting until it is written */
+    bool barrier;
+    uint64_t load_from, load_to; /* LOAD: virtual, at most CHECKPOINT_BYTES */
+    struct super_plan super;     /* SUPER */
+    uint64_t took_us;            /* COPY: for step_end, from the driver; 0 is not known */
+    int error;                   /* DONE: 0, or why an image was left out (-errno) */
 };
 
 /* Should one start now: the ring is more than half full, or someone waits for space. */

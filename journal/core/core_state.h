@@ -43,6 +43,7 @@ enum checkpoint_phase {
     CHECKPOINT_COMMIT,  /* so that all that is published may go home */
     CHECKPOINT_READERS, /* readers who planned before target was fixed read image ranges we
                            write */
+    CHECKPOINT_LOAD,    /* what will be copied comes into memory, in the order of the ring */
     CHECKPOINT_COPY,
     CHECKPOINT_FLUSH, /* the copied images */
     CHECKPOINT_CARRY, /* what an image can't take is appended again, for the tail to pass */
@@ -54,15 +55,31 @@ enum checkpoint_phase {
 
 #define CORE_MARKS 32u
 
+/* How fast the running checkpoint goes, and how fast the ring may fill meanwhile (pace.c). */
+struct pace {
+    uint64_t work, done; /* of LOAD and COPY, in bytes or what costs as much */
+    uint64_t begin_head; /* when that began */
+    uint64_t moved;      /* head, from the beginning to the end of the copying, the last time */
+    uint64_t free_share; /* so far beyond it nobody is slowed down */
+    uint64_t metered;    /* this is given out as the work goes on */
+    uint64_t head_max;   /* admission stops here; UINT64_MAX: it does not */
+    uint64_t step_weight[2]; /* of a step of COPY, learned; [1]: somebody waits for space */
+    uint64_t step_used;      /* of the step that is out */
+    bool step_urgent;        /* that one */
+    bool waited_for;         /* somebody was held since the step before */
+    uint64_t commit_us;      /* a commit takes, with no checkpoint beside it; 0: not known */
+};
+
 struct checkpoint {
     enum checkpoint_phase phase;
-    bool clean;               /* of a clean stop */
-    struct ring_mark target;  /* goes home: all versions with lsn <= target.lsn */
-    uint64_t pin_limit;       /* READERS: pins with a smaller number must go */
-    uint64_t awaited_lsn;     /* COMMIT, SUPERSEDING: must be durable */
-    struct core_image *image; /* COPY, FLUSH, RETIRE: where we are */
-    uint64_t cursor;          /* COPY, RETIRE: offset in image */
-    struct read_pin pin;      /* COPY, CARRY: while a step is out */
+    bool clean;                  /* of a clean stop */
+    struct ring_mark target;     /* goes home: all versions with lsn <= target.lsn */
+    uint64_t pin_limit;          /* READERS: pins with a smaller number must go */
+    uint64_t load_from, load_to; /* LOAD: what is left */
+    uint64_t awaited_lsn;        /* COMMIT, SUPERSEDING: must be durable */
+    struct core_image *image;    /* COPY, FLUSH, RETIRE: where we are */
+    uint64_t cursor;             /* COPY, RETIRE: offset in image */
+    struct read_pin pin;         /* COPY, CARRY: while a step is out */
     bool pinned;
     bool carry;           /* the tail may pass images that were skipped: they are carried */
     bool carry_failed;    /* there was no room for it */
@@ -115,6 +132,7 @@ struct core {
     bool super_in_flight;
 
     struct checkpoint checkpoint;
+    struct pace pace;
     int image_error;   /* of the last checkpoint attempt, for people */
     bool carry_failed; /* in it */
 
@@ -169,5 +187,24 @@ void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_
                      uint32_t state, uint64_t now_us); /* core.c */
 void core_submit_range(struct core *c, uint64_t upto, uint64_t *from,
                        uint64_t *to); /* append.c */
+
+/* ---- pace.c ---- */
+
+void pace_reset(struct core *c); /* of a new core */
+uint64_t pace_head_then(const struct core *c);
+/* The checkpoint knows its target and what is to be loaded. */
+void pace_begin(struct core *c);
+void pace_loaded(struct core *c, uint64_t bytes);
+void pace_copied(struct core *c, const struct checkpoint_step *step);
+/* All is copied: the rest of the space is for what remains to be done. */
+void pace_end(struct core *c);
+/* Not so much yet: a checkpoint is under way, and not that far. */
+bool pace_holds(struct core *c, uint64_t need);
+/* The step has segments[0..count); is there room for this one, too? */
+bool pace_step_takes(struct core *c, const struct checkpoint_step *step,
+                     const struct checkpoint_segment *s);
+/* Else a step only has to be written, not flushed. */
+bool pace_needs_barrier(const struct core *c);
+void pace_committed(struct core *c, uint64_t took_us);
 
 #endif

@@ -57,6 +57,7 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
         r = engine_journal_barrier_locked(e);
     ended_ns = clock_now_ns();
 
+    commit->took_us = (ended_ns - begun_ns) / 1000;
     core_commit_end(e->core, commit, r);
     e->committing = false;
     batch_commit_end(e->batch, ended_ns, commit->mark.position - e->committed_position, r);

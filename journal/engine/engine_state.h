@@ -150,6 +150,7 @@ struct engine {
     /* The running checkpoint; owned by the thread that runs it. */
     struct checkpoint_step *step;
     uint8_t *copy_buffer;
+    uint64_t loaded_from GUARDED, loaded_to GUARDED; /* of the ring, for the checkpoint */
     bool checkpoint_running GUARDED;
     uint64_t writeback_retry_ns GUARDED; /* not before, after an error */
     uint64_t prewrite_ns GUARDED;        /* next piece of the first lap not before */

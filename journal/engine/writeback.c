@@ -25,11 +25,16 @@
 
 /* The first lap is written in pieces; a commit may have to wait for one. */
 #define PREWRITE_PIECE (UINT64_C(1) << 20)
+#define PAGE 4096u
+
 #define CARRY_RETRY_NS UINT64_C(2000000)
 
 /* With requests under way, three quarters of the disk's time are theirs. */
 #define PREWRITE_PAUSE 3
-#define PREWRITE_BUSY_NS UINT64_C(200000000)
+#define BUSY_NS UINT64_C(200000000)
+
+/* While somebody reads, the checkpoint takes a quarter of the time. */
+#define READER_PAUSE 3
 
 static bool stop_is_over_locked(const struct engine *e) REQUIRES_LOCK
 {
@@ -118,12 +123,37 @@ static int copy_run_home(struct engine_disk *d, const struct checkpoint_step *st
     return r < 0 ? r : (int)n;
 }
 
+/* A page that is written in part is read before.  All of the step's at the same time, not one by
+ * one: that is a seek each. */
+static void read_edges_ahead(struct engine_disk *d, const struct checkpoint_step *step)
+{
+    for (size_t i = 0; i < step->count; i++) {
+        const struct checkpoint_segment *s = &step->segments[i];
+
+        if (s->source == READ_JOURNAL && (s->offset | s->length) % PAGE != 0)
+            storage_read_ahead(d->storage, s->offset, s->length);
+    }
+}
+
+/* What others of the same disk have to wait for is bounded by a step (core/pace.c). */
+static int write_out(struct engine_disk *d, const struct checkpoint_step *step)
+{
+    const struct checkpoint_segment *last = &step->segments[step->count - 1];
+    uint64_t from = step->segments[0].offset;
+
+    return step->barrier
+               ? storage_barrier(d->storage)
+               : storage_write_out(d->storage, from, last->offset + last->length - from);
+}
+
 static int copy_home(struct engine_disk *d, const struct checkpoint_step *step,
                      const char **what)
 {
     bool from_journal = false;
     size_t i = 0;
     int r = 0;
+
+    read_edges_ahead(d, step);
 
     while (i < step->count && r >= 0) {
         if (step->segments[i].source == READ_JOURNAL) {
@@ -136,7 +166,10 @@ static int copy_home(struct engine_disk *d, const struct checkpoint_step *step,
         }
     }
     *what = from_journal ? "reading the journal for it" : "writing";
-    return r < 0 ? r : 0;
+    if (r < 0)
+        return r;
+    *what = "flushing";
+    return write_out(d, step);
 }
 
 /* ---- a checkpoint ---- */
@@ -200,6 +233,58 @@ static int carry_locked(struct engine *e, struct checkpoint_step *step) REQUIRES
     return r;
 }
 
+/* The part of the ring comes into the page cache, unless it is staged. */
+static void load_locked(struct engine *e, const struct checkpoint_step *step) REQUIRES_LOCK
+{
+    uint64_t offset = engine_file_offset(e, step->load_from);
+    uint64_t count = step->load_to - step->load_from;
+
+    lock_release(&e->lock);
+    storage_read_ahead(e->journal.storage, offset, count);
+    /* Waits for it: a long queue would be in the way of others.  The copy reports errors. */
+    (void)storage_read(e->journal.storage, e->copy_buffer, count, offset);
+    lock_acquire(&e->lock);
+    if (e->loaded_from == e->loaded_to)
+        e->loaded_from = step->load_from;
+    e->loaded_to = step->load_to;
+}
+
+/* It is home, and its place in the ring will be written past the page cache. */
+static void forget_loaded_locked(struct engine *e) REQUIRES_LOCK
+{
+    uint64_t from = e->loaded_from, to = e->loaded_to;
+
+    e->loaded_from = e->loaded_to = 0;
+    lock_release(&e->lock);
+    while (from < to) {
+        uint64_t left = e->ring_bytes - from % e->ring_bytes;
+        uint64_t count = to - from < left ? to - from : left;
+
+        storage_forget(e->journal.storage, engine_file_offset(e, from), count);
+        from += count;
+    }
+    lock_acquire(&e->lock);
+}
+
+/* Somebody waits for what the checkpoint will free, or for its end. */
+static bool is_urgent_locked(const struct engine *e) REQUIRES_LOCK
+{
+    return !TAILQ_EMPTY(&e->admissions) || e->life != ENGINE_ACTIVE || core_aborted(e->core);
+}
+
+/* After a step, the disk is left to others for as long as the step has taken, for longer while
+ * somebody reads.  Unless it is urgent, or there are no others. */
+static void pause_locked(struct engine *e, uint64_t took_ns) REQUIRES_LOCK
+{
+    uint64_t now_ns = clock_now_ns(), until_ns;
+
+    if (now_ns - e->request_ns > BUSY_NS)
+        return;
+    until_ns = now_ns + took_ns * (e->plans > 0 ? READER_PAUSE : 1);
+    while (!is_urgent_locked(e) && clock_now_ns() < until_ns)
+        condition_wait_until(&e->work, &e->lock, until_ns);
+}
+
 /* Carries out a step; the lock is dropped over I/O. */
 static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step) REQUIRES_LOCK
 {
@@ -234,6 +319,9 @@ static int step_carry_out_locked(struct engine *e, struct checkpoint_step *step)
         return r;
     case STEP_CARRY:
         return carry_locked(e, step);
+    case STEP_LOAD:
+        load_locked(e, step);
+        break;
     case STEP_RETIRE:
     case STEP_DONE:
         break;
@@ -246,6 +334,7 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
 {
     struct checkpoint_step *step = e->step;
     struct engine_disk *d;
+    uint64_t begun_ns;
     int r;
 
     for (;;) {
@@ -258,7 +347,12 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
             return r;
         if (step->kind == STEP_DONE)
             break;
+        begun_ns = clock_now_ns();
         r = step_carry_out_locked(e, step);
+        step->took_us = (clock_now_ns() - begun_ns) / 1000;
+        if (e->config.trace_commits && step->kind == STEP_COPY)
+            report_debug("checkpoint: %zu pieces home in %" PRIu64 " us", step->count,
+                         step->took_us);
         core_checkpoint_step_end(e->core, step, r);
         if (step->kind == STEP_SUPER)
             condition_broadcast(&e->super_free);
@@ -271,7 +365,10 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
             lock_release(&e->lock);
             lock_acquire(&e->lock);
         }
+        if (step->kind == STEP_COPY)
+            pause_locked(e, step->took_us * 1000);
     }
+    forget_loaded_locked(e);
     LIST_FOREACH (d, &e->disks, link) {
         if (d->flushed || step->error == 0)
             note_image_locked(d, NULL, 0);
@@ -336,7 +433,7 @@ static bool prewrite_piece_locked(struct engine *e) REQUIRES_LOCK
 
     now_ns = clock_now_ns();
     e->prewrite_ns = now_ns;
-    if (now_ns - e->request_ns < PREWRITE_BUSY_NS)
+    if (now_ns - e->request_ns < BUSY_NS)
         e->prewrite_ns += PREWRITE_PAUSE * (now_ns - begun_ns);
     return true;
 }

@@ -308,6 +308,11 @@ static void staging_read_ahead(struct storage *s, uint64_t offset, uint64_t coun
     storage_read_ahead(staging_of(s)->file, offset, count);
 }
 
+static void staging_forget(struct storage *s, uint64_t offset, uint64_t count)
+{
+    storage_forget(staging_of(s)->file, offset, count);
+}
+
 static int staging_extent(struct storage *s, uint64_t offset, enum storage_extent_kind *kind,
                           uint64_t *count)
 {
@@ -343,6 +348,7 @@ static const struct storage_ops staging_ops = {
     .barrier = staging_barrier,
     .submit = staging_submit,
     .read_ahead = staging_read_ahead,
+    .forget = staging_forget,
     .extent = staging_extent,
     .close = staging_close,
 };

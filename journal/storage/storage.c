@@ -309,6 +309,19 @@ static void file_read_ahead(struct storage *s, uint64_t offset, uint64_t count)
     posix_fadvise(s->fd, offset, count, POSIX_FADV_WILLNEED);
 }
 
+static int file_write_out(struct storage *s, uint64_t offset, uint64_t count)
+{
+    int r = sync_file_range(s->fd, offset, count,
+                            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                SYNC_FILE_RANGE_WAIT_AFTER);
+    return r == -1 ? -errno : 0;
+}
+
+static void file_forget(struct storage *s, uint64_t offset, uint64_t count)
+{
+    posix_fadvise(s->fd, offset, count, POSIX_FADV_DONTNEED);
+}
+
 /* lseek moves the position of the descriptor, which nothing here uses. */
 static int file_extent(struct storage *s, uint64_t offset, enum storage_extent_kind *kind,
                        uint64_t *count)
@@ -398,6 +411,8 @@ const struct storage_ops storage_file_ops = {
     .barrier = file_barrier,
     .submit = file_submit,
     .read_ahead = file_read_ahead,
+    .write_out = file_write_out,
+    .forget = file_forget,
     .extent = file_extent,
     .close = file_close,
 };
@@ -444,6 +459,17 @@ int storage_submit(struct storage *s, uint64_t offset, uint64_t count)
 void storage_read_ahead(struct storage *s, uint64_t offset, uint64_t count)
 {
     s->ops->read_ahead(s, offset, count);
+}
+
+int storage_write_out(struct storage *s, uint64_t offset, uint64_t count)
+{
+    return s->ops->write_out != NULL ? s->ops->write_out(s, offset, count) : 0;
+}
+
+void storage_forget(struct storage *s, uint64_t offset, uint64_t count)
+{
+    if (s->ops->forget != NULL)
+        s->ops->forget(s, offset, count);
 }
 
 int storage_extent(struct storage *s, uint64_t offset, enum storage_extent_kind *kind,

@@ -44,6 +44,11 @@ struct storage_ops {
      * journal with staging writes them: there a barrier covers only what was submitted. */
     int (*submit)(struct storage *s, uint64_t offset, uint64_t count);
     void (*read_ahead)(struct storage *s, uint64_t offset, uint64_t count); /* a hint */
+    /* NULL: there is no such thing.  What was written there goes to the disk and has come there when
+     * this returns, perhaps into its cache: no barrier. */
+    int (*write_out)(struct storage *s, uint64_t offset, uint64_t count);
+    /* NULL, or a hint too: these bytes are not needed in memory any more. */
+    void (*forget)(struct storage *s, uint64_t offset, uint64_t count);
     /* What lies at offset: kind, and how far it reaches (*count, at least 1). */
     int (*extent)(struct storage *s, uint64_t offset, enum storage_extent_kind *kind,
                   uint64_t *count);
@@ -99,6 +104,8 @@ int storage_zero(struct storage *s, uint64_t offset, uint64_t count, bool may_pu
 int storage_barrier(struct storage *s);
 int storage_submit(struct storage *s, uint64_t offset, uint64_t count);
 void storage_read_ahead(struct storage *s, uint64_t offset, uint64_t count);
+int storage_write_out(struct storage *s, uint64_t offset, uint64_t count);
+void storage_forget(struct storage *s, uint64_t offset, uint64_t count);
 int storage_extent(struct storage *s, uint64_t offset, enum storage_extent_kind *kind,
                    uint64_t *count);
 void storage_close(struct storage *s); /* NULL is allowed */

@@ -110,6 +110,7 @@ static enum job_result checkpoint_next(struct world *w, struct checkpointer *k)
         k->state = CHECKPOINTER_FLUSH;
         image_job_start_once(&k->flush, world_image_number(w, step->image));
         break;
+    case STEP_LOAD:
     case STEP_RETIRE:
         k->state = CHECKPOINTER_END;
         break;
@@ -208,6 +209,7 @@ static enum job_result checkpoint_carried(struct world *w, struct checkpointer *
 
 static void checkpoint_step_end(struct world *w, struct checkpointer *k)
 {
+    k->step.took_us = rng_below(&w->rng, 100000);
     core_checkpoint_step_end(w->core, &k->step, k->error);
     k->step_out = false;
     k->state = CHECKPOINTER_NEXT; /* an image that fails is left out, an abort is told there */

@@ -376,6 +376,7 @@ static enum job_result sync_end(struct world *w, struct sync_job *job)
 {
     int error = job->barrier.error;
 
+    job->commit.took_us = rng_below(&w->rng, 20000);
     core_commit_end(w->core, &job->commit, error);
     w->commits_ended++;
     w->counts->commits += error == 0;

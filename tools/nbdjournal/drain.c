@@ -277,6 +277,7 @@ static int carry_out(struct drain *d, struct checkpoint_step *step)
         /* Nothing is appended or carried, and nobody reads. */
         assert(!"a step that waits for somebody");
         return -EIO;
+    case STEP_LOAD:
     case STEP_RETIRE:
     case STEP_DONE:
         break;
