@@ -14,11 +14,13 @@
  *   batch      policy, waits (commits that were held back), waits_ns, company (flushes that came
  *              meanwhile), and estimates: commit_ns, fixed_ns, held_ns, idle_ns, return_ns
  *   writeback  checkpoints, failed, running, bytes, segments, zeroed_bytes, superseded
+ *   bypass     writes (parts of large ones that went straight to an image), bytes, barriers (of
+ *              images)
  *   throttle   count, ns, waiting (now)
  *   requests   of all disks: reads, read_bytes, writes, write_bytes, flushes, trims, trim_bytes,
  *              zeroes, zero_bytes, fua, errors, throttled, throttled_ns
- *   disks      name, path, size, connections, open, writable, error (null or words), dirty_bytes,
- *              and the members of requests
+ *   disks      name, path, size, connections, open, writable, error (null or words), lost (until the next
+ *              start every change fails), dirty_bytes, and the members of requests
  *   clients    client (words), disk (name), connections, and the members of requests
  *   disks_left_out, clients_left_out    where a list was too long
  */
@@ -157,6 +159,16 @@ static json_t *writeback_json(const struct snapshot *s)
     return o;
 }
 
+static json_t *bypass_json(const struct snapshot *s)
+{
+    json_t *o = json_object();
+
+    put(o, "writes", s->bypassed);
+    put(o, "bytes", s->bypassed_bytes);
+    put(o, "barriers", s->image_barriers);
+    return o;
+}
+
 static json_t *throttle_json(const struct snapshot *s)
 {
     json_t *o = json_object();
@@ -179,6 +191,7 @@ static json_t *disk_json(const struct snapshot_disk *d)
     put_flag(o, "writable", d->is_writable);
     json_object_set_new(o, "error",
                         d->error != 0 ? json_string(strerror(-d->error)) : json_null());
+    put_flag(o, "lost", d->is_lost);
     put(o, "dirty_bytes", d->dirty_bytes);
     put_requests(o, &d->requests);
     return o;
@@ -215,6 +228,7 @@ static json_t *snapshot_json(const struct snapshot *s)
     json_object_set_new(o, "commits", commits_json(s));
     json_object_set_new(o, "batch", batch_json(&s->batch));
     json_object_set_new(o, "writeback", writeback_json(s));
+    json_object_set_new(o, "bypass", bypass_json(s));
     json_object_set_new(o, "throttle", throttle_json(s));
     put_requests(requests, &s->requests);
     json_object_set_new(o, "requests", requests);

@@ -85,6 +85,10 @@ static int end(struct engine_disk *d, struct claim *claim, int error) EXCLUDES_L
 
     r = core_bypass_end(e->core, claim, error);
     claim_ended_locked(e);
+    if (r == 0) {
+        e->stats.bypassed++;
+        e->stats.bypassed_bytes += claim->length;
+    }
     if (r == 0 && e->bypassed_ns == 0)
         e->bypassed_ns = clock_now_ns();
     engine_arm_timer_locked(e);
@@ -121,6 +125,7 @@ int engine_image_barrier_locked(struct engine_disk *d)
     lock_release(&e->lock);
     r = storage_barrier(d->storage);
     lock_acquire(&e->lock);
+    e->stats.image_barriers++;
     was_lost = core_image_is_lost(d->image);
     core_image_flush_end(e->core, d->image, covers, r);
     condition_broadcast(&e->image_flushed);

@@ -21,6 +21,7 @@ static int take_disk_locked(struct engine *e, struct engine_disk *d,
         .is_open = d->storage != NULL,
         .is_writable = d->writable,
         .error = d->writeback_error,
+        .is_lost = d->image != NULL && core_image_is_lost(d->image),
         .dirty_bytes = d->image != NULL ? core_image_dirty_bytes(d->image) : 0,
         .requests = d->gone,
     };
@@ -115,6 +116,9 @@ int engine_snapshot(struct engine *e, struct snapshot *s)
     batch_stats(e->batch, &s->batch);
     s->commits_failed = e->stats.commits_failed;
     s->checkpoints_failed = e->stats.checkpoints_failed;
+    s->bypassed = e->stats.bypassed;
+    s->bypassed_bytes = e->stats.bypassed_bytes;
+    s->image_barriers = e->stats.image_barriers;
     s->commit_ns = e->stats.commit_ns;
     s->throttled = e->stats.throttled;
     s->throttled_ns = e->stats.throttled_ns;

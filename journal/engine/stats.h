@@ -93,6 +93,8 @@ struct stats {
         commit_ns; /* of those that succeeded, from the seal to the barrier's end */
     uint64_t throttled, throttled_ns;
     uint64_t checkpoints_failed;
+    /* Parts of large writes that went straight to an image, and barriers of images. */
+    uint64_t bypassed, bypassed_bytes, image_barriers;
     struct stats_mark marks[STATS_MARKS]; /* oldest first */
     unsigned mark_count;
     uint64_t mark_position, mark_ns; /* the next one is due from here, or from then, on */
@@ -109,7 +111,8 @@ struct snapshot_disk {
     uint64_t size; /* 0: not open */
     unsigned connections;
     bool is_open, is_writable;
-    int error; /* -errno: its image can't be written now */
+    int error;    /* -errno: its image can't be written now */
+    bool is_lost; /* a barrier failed: it is given up until the next start (P4) */
     uint64_t dirty_bytes;
     struct stats_requests requests;
 };
@@ -132,6 +135,7 @@ struct snapshot {
     struct core_stats core;
     struct batch_stats batch;
     uint64_t commits_failed, checkpoints_failed;
+    uint64_t bypassed, bypassed_bytes, image_barriers;
     struct histogram commit_ns;
     uint64_t throttled, throttled_ns;
     unsigned waiting; /* changes that wait for space now */

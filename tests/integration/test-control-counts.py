@@ -66,9 +66,17 @@ harness.expect(0 < journal["used_bytes"] < journal["ring_bytes"], journal)
 harness.expect(0 < journal["oldest_ns"] < stats["uptime_ns"], journal)
 harness.expect(journal["durable_lsn"] == journal["published_lsn"] == journal["last_lsn"], journal)
 
+numbers(stats["bypass"], writes=0, bytes=0)
+# A large write goes straight to the image, and a flush is a barrier of it, too.
+b.pwrite(b"B" * (256 << 10), 4 << 20)
+barriers = control.ask()["bypass"]["barriers"]
+b.flush()
+numbers(control.ask()["bypass"], writes=1, bytes=256 << 10, barriers=barriers + 1)
+numbers({d["name"]: d for d in control.ask()["disks"]}["b.img"], dirty_bytes=7, lost=False)
+
 # A change that is overwritten is not dirty twice.
 b.pwrite(b"b" * 7, 3)
-numbers({d["name"]: d for d in control.ask()["disks"]}["b.img"], dirty_bytes=10, writes=2)
+numbers({d["name"]: d for d in control.ask()["disks"]}["b.img"], dirty_bytes=10, writes=3)
 
 # Who is gone is listed no more, and counted still.
 server.handles.remove(a2)

@@ -17,6 +17,17 @@ assert some == touching(400 << 10, 64 << 10) and 1 < len(some) < 40, len(some)
 assert one == touching(409600, 1), one
 END2
 
+# A range that ends where a record begins does not touch it.
+offset=$(sed -n 's/.*"kind":"write".*"offset":\([0-9]*\),.*/\1/p' all.json | head -n 1)
+"$nbdjournal" dump --json "$journal" --offset $((offset - 512))+512 >before.json
+python3 - all.json before.json "$offset" <<'END2'
+import json, sys
+every, before = ([json.loads(line) for line in open(path)] for path in sys.argv[1:3])
+offset = int(sys.argv[3])
+assert before == [r for r in every if r["length"] > 0 and r["image"] == 1
+                  and r["offset"] < offset and r["offset"] + r["length"] > offset - 512], before
+END2
+
 # What a read returns now: of a block that was written, of one that was zeroed, of one that was not touched.
 # newest KIND: lsn and offset of the first record that is of this kind and newest everywhere.
 newest() {

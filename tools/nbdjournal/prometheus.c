@@ -60,6 +60,10 @@ static const struct family server_families[] = {
      1},
     {"writeback_bytes_total", "counter", "Bytes that were written or zeroed in the images.",
      "writeback.bytes", "", 1},
+    {"bypassed_writes_total", "counter",
+     "Large writes, or parts of them, that went straight to an image.", "bypass.writes", "", 1},
+    {"bypassed_bytes_total", "counter", "Bytes of these.", "bypass.bytes", "", 1},
+    {"image_barriers_total", "counter", "Barriers of images.", "bypass.barriers", "", 1},
     {"throttled_total", "counter", "Changes that had to wait for space in the journal.",
      "throttle.count", "", 1},
     {"throttled_seconds_total", "counter", "For how long, in all.", "throttle.ns", "", NS},
@@ -92,6 +96,9 @@ static const struct family disk_families[] = {
      1},
     {"disk_throttled_seconds_total", "counter", "Time that its changes waited for space.",
      "throttled_ns", "", NS},
+    {"disk_lost", "gauge",
+     "1 if a flush of the image failed: every change of the disk fails until the next start.",
+     "lost", "", 0},
     {"disk_writeback_failing", "gauge", "1 if the image can't be written now.", "error", "", 0},
 };
 

@@ -116,6 +116,9 @@ static void print_writeback(const json_t *o)
            ask_flag(o, "writeback.running") ? ", and one under way" : "");
     if (ask_number(o, "writeback.failed") > 0)
         printf("  failed        %" PRIu64 "\n", ask_number(o, "writeback.failed"));
+    printf("bypass          %s went straight to the images, in %" PRIu64 " write%s\n",
+           size_text(ask_number(o, "bypass.bytes"), home), ask_number(o, "bypass.writes"),
+           ask_number(o, "bypass.writes") == 1 ? "" : "s");
     printf("throttled       %" PRIu64 " change%s, for %s in all; %" PRIu64 " now\n",
            ask_number(o, "throttle.count"), ask_number(o, "throttle.count") == 1 ? "" : "s",
            duration_text(ask_number(o, "throttle.ns"), waited),
@@ -152,7 +155,10 @@ static void print_list(const json_t *o, const char *list, const char *title)
         if (client != NULL)
             snprintf(words, sizeof(words), "%s %s", client, name);
         print_row(client != NULL ? words : name, row);
-        if (ask_text(row, "error") != NULL)
+        if (ask_flag(row, "lost"))
+            printf("    LOST: every change fails; mend its image's disk, and start the server "
+                   "again\n");
+        else if (ask_text(row, "error") != NULL)
             printf("    its image can't be written: %s\n", ask_text(row, "error"));
     }
     snprintf(left_out, sizeof(left_out), "%s_left_out", list);

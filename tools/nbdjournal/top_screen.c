@@ -6,7 +6,7 @@
  *   waiting    45 MiB, the oldest for 1.2 s
  *   commits    812 /s  p50 1.21 ms  p99 4.60 ms  p99.9 9.80 ms  3.20 flushes each
  *   held back  120 /s   for 310 us each, 2.1 flushes came along (rally)
- *   writeback  12 MiB/s, a checkpoint is under way
+ *   writeback  12 MiB/s   bypass 0 B/s   a checkpoint is under way
  *   throttled  0 /s, 0 wait now   requests failed 0   checkpoints failed 0
  *
  *   DISK, CLIENT               reads/s changes/s flushes/s  written/s      dirty errors
@@ -214,13 +214,14 @@ static void draw_commits(const struct rates *p)
 
 static void draw_flow(const struct rates *p)
 {
-    char bytes[SIZE_TEXT_BYTES + 2], rate[32];
+    char bytes[SIZE_TEXT_BYTES + 2], bypass[SIZE_TEXT_BYTES + 2], rate[32];
     uint64_t errors = ask_number(p->now, "requests.errors");
     uint64_t failed = ask_number(p->now, "writeback.failed");
 
-    put_line(6, "writeback", "%s%s",
+    put_line(6, "writeback", "%s   bypass %s%s",
              bytes_rate_text(rates_per_second(p, "writeback.bytes"), bytes),
-             ask_flag(p->now, "writeback.running") ? ", a checkpoint is under way" : "");
+             bytes_rate_text(rates_per_second(p, "bypass.bytes"), bypass),
+             ask_flag(p->now, "writeback.running") ? "   a checkpoint is under way" : "");
     put_line(7, "throttled",
              "%s /s, %" PRIu64 " wait now   requests failed %" PRIu64
              "   checkpoints failed %" PRIu64,
@@ -309,8 +310,11 @@ static void draw_table(struct top_view *view)
         char words[128];
 
         draw_row(&t, &row, name != NULL && *name != '\0' ? name : "(the image)", 0, true);
-        if (error != NULL && next_row(&t)) {
-            snprintf(words, sizeof(words), "its image can't be written: %s", error);
+        if ((error != NULL || ask_flag(row.now, "lost")) && next_row(&t)) {
+            snprintf(words, sizeof(words), "%s%s",
+                     ask_flag(row.now, "lost") ? "LOST: every change fails until the next start"
+                                               : "its image can't be written: ",
+                     error != NULL && !ask_flag(row.now, "lost") ? error : "");
             attron(A_REVERSE);
             put_name(t.y, 2, words, COLS - 2);
             attroff(A_REVERSE);
