@@ -106,7 +106,7 @@ run_domain() {
 # The guest turns itself off; who runs the domain does not end with it.
 await_domain() {
     eventually 120 grep -q 'Power down' console || { cat console libvirt.log; fail 'the guest does not end'; }
-    kill -9 "$guest"
+    kill "$guest"
     wait "$guest" 2>/dev/null || true
     grep -q 'GUEST: done' console && ! grep -q 'GUEST: errors' console || { cat console; fail 'the guest saw errors'; }
 }

@@ -33,7 +33,7 @@ mount -t ext4 /dev/dm-0 /mnt
 truncate -s 2M /mnt/disk.img
 /programs/nbdkit -P /pid -U /sock /programs/nbdkit-journal-plugin.so file=/mnt/disk.img journal-size=1M commit-interval=0.05
 while [ ! -s /pid ]; do sleep 0.1; done
-/programs/nbd-client -unix /sock /dev/nbd0
+/programs/nbd-client -unix /sock /dev/nbd0 -C 4
 /programs/dd if=/dev/nbd0 of=/dev/null bs=4k count=1 2>/dev/null
 sync
 dm message logged 0 mark begin
