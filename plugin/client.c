@@ -110,7 +110,7 @@ struct plugin_client *plugin_client_new(struct engine_disk *disk, const char *ex
     char label[STATS_LABEL_BYTES];
 
     if (client == NULL) {
-        nbdkit_error("malloc: %m");
+        nbdkit_error("the client is refused: out of memory");
         engine_disk_close(disk);
         return NULL;
     }

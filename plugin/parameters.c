@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "plugin.h"
+#include "report.h"
 
 /* Bound of the map from image to journal, 64 bytes for each piece of the image whose newest
  * bytes are in the journal: four million pieces, enough for 16 GiB of random writes of 4 KiB. */
@@ -71,7 +72,7 @@ static void refuse_path(const char *key, const char *value)
         nbdkit_error("there is no folder %s: check the path, or create it (mkdir %s)", value,
                      value);
     else
-        nbdkit_error("%s=%s: %m", key, value);
+        nbdkit_error("%s=%s: %s", key, value, report_reason(errno));
 }
 
 static int set_path(char **path, const char *key, const char *value, bool must_exist)
@@ -233,7 +234,8 @@ int plugin_config_complete(void)
         return -1;
     }
     if (image_path != NULL && dir_path != NULL) {
-        nbdkit_error("file= and dir= exclude each other");
+        nbdkit_error("file= and dir= exclude each other: say file=IMAGE for one image, or "
+                     "dir=DIR for all in a folder");
         return -1;
     }
     if (plugin_config.batch.min_us > plugin_config.batch.max_us) {

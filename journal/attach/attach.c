@@ -89,7 +89,7 @@ int journal_open_storage(struct journal_file *jf, struct storage *storage,
     e = superblocks_read(storage, &found);
     if (e < 0) {
         report_error("can't read the superblocks of journal %s: %s", storage->name,
-                     strerror(-e));
+                     report_reason(-e));
         goto err;
     }
     if (found.verdict != FORMAT_OK) {

@@ -189,7 +189,9 @@ static void report_create_error(int fd, const char *path, uint64_t journal_bytes
     struct statvfs fs;
 
     if (e == -EEXIST)
-        report_error("can't create journal %s: there is something of this name already", path);
+        report_error("can't create journal %s: there is something of this name already: choose "
+                     "another name, or look at it first (nbdjournal info)",
+                     path);
     else if (e == -ENOSPC && fd != -1 && fstatvfs(fd, &fs) == 0)
         report_error("can't create journal %s of %llu bytes: no space left (%llu bytes are "
                      "free): choose a smaller size or another place (journal=, journal-size=)",
@@ -197,7 +199,7 @@ static void report_create_error(int fd, const char *path, uint64_t journal_bytes
                      (unsigned long long)fs.f_bavail * fs.f_frsize);
     else
         report_error("can't create journal %s of %llu bytes: %s", path,
-                     (unsigned long long)journal_bytes, strerror(-e));
+                     (unsigned long long)journal_bytes, report_reason(-e));
 }
 
 /* Where the file system knows no unnamed files.  A leftover of a crash is removed, unless
@@ -299,7 +301,7 @@ static int create_regular(const char *path, uint64_t journal_bytes)
         e = dir == -1 ? -errno : 0;
         if (dir == -1)
             report_error("can't create journal %s: can't open directory %s: %s", path,
-                         directory, strerror(-e));
+                         directory, report_reason(-e));
         else
             e = create_in(dir, path, basename(for_name), journal_bytes);
     }
@@ -329,7 +331,7 @@ static int check_device_unused(struct storage *s)
         e = superblocks_read(s, &found);
     if (e < 0) {
         report_error("can't create a journal on %s: can't read what is there: %s", s->name,
-                     strerror(-e));
+                     report_reason(-e));
         return e;
     }
     if (!is_used)

@@ -23,7 +23,7 @@ int folder_open(struct folder **out, const char *path)
     folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd == -1) {
         r = -errno;
-        report_error("can't open the folder %s: %s", path, strerror(-r));
+        report_error("can't open the folder %s: %s", path, report_reason(-r));
         folder_close(folder);
         return r;
     }
@@ -137,7 +137,7 @@ static ssize_t read_names(const struct folder *folder, char ***out)
     if (dir != NULL)
         closedir(dir);
     if (r < 0) {
-        report_error("can't read the folder %s: %s", folder->path, strerror(-r));
+        report_error("can't read the folder %s: %s", folder->path, report_reason(-r));
         while (count > 0)
             free(names[--count]);
         free(names);

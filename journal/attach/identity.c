@@ -139,7 +139,7 @@ int image_identify(struct storage *image, struct image_entry *out)
     if (fstat(image->fd, &st) == -1 || fstatfs(image->fd, &fs) == -1) {
         int e = errno;
 
-        report_error("can't identify image %s: %s", image->name, strerror(e));
+        report_error("can't identify image %s: %s", image->name, report_reason(e));
         return -e;
     }
     if (image->is_block) {
@@ -153,7 +153,7 @@ int image_identify(struct storage *image, struct image_entry *out)
     memcpy(&out->fsid, &fs.f_fsid, sizeof(out->fsid));
     mark = malloc(sizeof(*mark));
     if (mark == NULL) {
-        report_error("can't identify image %s: %s", image->name, strerror(ENOMEM));
+        report_error("can't identify image %s: %s", image->name, report_reason(ENOMEM));
         return -ENOMEM;
     }
     if (mark_load(image, mark) == 0 && mark->present)
@@ -250,7 +250,7 @@ int image_mark_read(struct storage *image, struct image_mark *mark)
                      image->name, image->name);
     else if (e < 0)
         report_error("can't read the mark of image %s (attribute " MARK_NAME "): %s",
-                     image->name, strerror(-e));
+                     image->name, report_reason(-e));
     return e;
 }
 
@@ -317,12 +317,13 @@ int image_mark_write(struct storage *image, const struct image_mark *mark, bool 
         if (e == EACCES || e == EPERM)
             return mark_not_permitted(image, e);
         report_error("can't mark image %s (attribute " MARK_NAME "): %s", image->name,
-                     strerror(e));
+                     report_reason(e));
         return -e;
     }
     if (fsync(image->fd) == -1) { /* fdatasync may leave attributes out */
         e = errno;
-        report_error("can't make the mark of image %s durable: %s", image->name, strerror(e));
+        report_error("can't make the mark of image %s durable: %s", image->name,
+                     report_reason(e));
         return -e;
     }
     *supported = true;
@@ -347,6 +348,6 @@ int image_mark_remove(struct storage *image)
     }
     if (e != 0)
         report_error("can't remove the mark of image %s (attribute " MARK_NAME "): %s",
-                     image->name, strerror(e));
+                     image->name, report_reason(e));
     return -e;
 }

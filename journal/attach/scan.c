@@ -172,7 +172,7 @@ static int reader_take(struct reader *reader, uint64_t position, size_t count)
     if (reader->now.error < 0) {
         report_error("can't read journal %s around byte %" PRIu64 ": %s",
                      reader->jf->storage->name, file_offset(&reader->jf->sb, position),
-                     strerror(-reader->now.error));
+                     report_reason(-reader->now.error));
         return reader->now.error;
     }
     reader_go_ahead(reader);

@@ -93,7 +93,7 @@ static int make_way(const char *path, const struct sockaddr_un *address)
         if (errno == ENOENT)
             return 0;
         r = -errno;
-        report_error("control socket %s: %s", path, strerror(-r));
+        report_error("control socket %s: %s", path, report_reason(-r));
         return r;
     }
     if (!S_ISSOCK(st.st_mode)) {
@@ -118,7 +118,7 @@ static int make_way(const char *path, const struct sockaddr_un *address)
     if (unlink(path) < 0 && errno != ENOENT) {
         r = -errno;
         report_error("control socket %s of a server that is gone can't be removed: %s", path,
-                     strerror(-r));
+                     report_reason(-r));
         return r;
     }
     return 0;
@@ -165,7 +165,7 @@ int control_socket_open(struct control_socket *s, const char *path)
     folder = lock_folder(path);
     if (folder < 0) {
         report_error("control socket %s: its folder can't be %s: %s", path,
-                     folder == -EWOULDBLOCK ? "locked" : "opened", strerror(-folder));
+                     folder == -EWOULDBLOCK ? "locked" : "opened", report_reason(-folder));
         return folder;
     }
     r = make_way(path, &address);
@@ -174,7 +174,7 @@ int control_socket_open(struct control_socket *s, const char *path)
     s->path = strdup(path);
     r = s->path == NULL ? -ENOMEM : bind_and_listen(s, &address);
     if (r < 0)
-        report_error("control socket %s can't be made: %s", path, strerror(-r));
+        report_error("control socket %s can't be made: %s", path, report_reason(-r));
 out:
     close(folder);
     if (r < 0) {

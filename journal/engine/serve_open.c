@@ -87,7 +87,7 @@ static int open_or_create_journal(const struct engine_config *config, struct sto
     }
     if (errno != ENOENT) {
         r = -errno;
-        report_error("journal %s: %s", path, strerror(-r));
+        report_error("journal %s: %s", path, report_reason(-r));
         return r;
     }
     r = image_mark_read(image, &mark);
@@ -130,7 +130,7 @@ static int open_or_create_folder_journal(struct engine *e, const struct engine_c
         return journal_open(&e->journal, path, ATTACH_SERVE);
     if (errno != ENOENT) {
         r = -errno;
-        report_error("journal %s: %s", path, strerror(-r));
+        report_error("journal %s: %s", path, report_reason(-r));
         return r;
     }
     if (config->recover == ENGINE_RECOVER_ONLY_CHECK) {

@@ -69,7 +69,7 @@ static int segment_read(struct engine_disk *d, const struct read_segment *segmen
     if (r < 0) {
         report_error("%s %s: read of %" PRIu64 " bytes at %" PRIu64 " failed: %s",
                      from == d->storage ? "image" : "journal", from->name, segment->length,
-                     offset, strerror(-r));
+                     offset, report_reason(-r));
     }
     return r;
 }
@@ -179,7 +179,7 @@ static int image_extents(struct engine_disk *d, const struct read_segment *segme
         r = storage_extent(d->storage, offset, &kind, &count);
         if (r < 0) {
             report_error("image %s: looking for holes at %" PRIu64 " failed: %s",
-                         d->storage->name, offset, strerror(-r));
+                         d->storage->name, offset, report_reason(-r));
             return r;
         }
         if (count > end - offset)

@@ -22,6 +22,11 @@ enum report_level {
 typedef void report_sink(enum report_level level, const char *format, va_list args);
 void report_set_sink(report_sink *sink);
 
+/* What the system says of an error number (of either sign), and what a person can do about it:
+ * "Permission denied; give it to this user, ...".  For the end of a report that names the object;
+ * until the thread's next call. */
+const char *report_reason(int error);
+
 void report_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

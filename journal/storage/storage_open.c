@@ -83,7 +83,7 @@ static int look_up(const struct wish *wish, struct stat *st)
                          "%s)",
                          wish->path, wish->path);
         else
-            report_error("can't open %s %s: %s", wish->role, wish->path, strerror(e));
+            report_error("can't open %s %s: %s", wish->role, wish->path, report_reason(e));
         return -e;
     }
     if (in_folder(wish) && !S_ISREG(st->st_mode)) {
@@ -207,7 +207,7 @@ static int open_descriptor(const struct wish *wish, const struct stat *st, bool 
             return fd;
         if (fd != -EBUSY || !is_block) {
             report_error("can't open %s %s for %s: %s", wish->role, wish->path,
-                         *read_only ? "reading" : "writing", strerror(-fd));
+                         *read_only ? "reading" : "writing", report_reason(-fd));
             return fd;
         }
         if (device_holder(wish, st->st_rdev, why, sizeof(why)) || i == LOCK_TRIES) {
@@ -239,7 +239,7 @@ static int lock_descriptor(const struct wish *wish, int fd, bool is_block)
         return -EBUSY;
     }
     report_error("can't lock %s %s (needed so that nobody else writes it): %s", wish->role,
-                 wish->path, strerror(e));
+                 wish->path, report_reason(e));
     return -e;
 }
 
@@ -262,7 +262,7 @@ static int open_once(const struct wish *wish, bool *read_only, struct stat *st)
     }
     if (fstat(fd, st) == -1) {
         e = -errno;
-        report_error("can't look at %s %s: %s", wish->role, wish->path, strerror(-e));
+        report_error("can't look at %s %s: %s", wish->role, wish->path, report_reason(-e));
         goto err;
     }
     if ((st->st_mode & S_IFMT) != (before.st_mode & S_IFMT) || wish_stat(wish, &after) == -1 ||
@@ -331,7 +331,7 @@ static int measure(const struct wish *wish, const struct stat *st, struct storag
             int e = errno;
 
             report_error("can't tell the size of %s %s: %s", wish->role, wish->path,
-                         strerror(e));
+                         report_reason(e));
             return -e;
         }
         ioctl(s->fd, BLKPBSZGET, &physical);
@@ -384,7 +384,7 @@ static int open_wish(struct storage **out, const struct wish *wish)
 
     if (f == NULL || (f->path = strdup(wish->path)) == NULL) {
         free(f);
-        report_error("can't open %s %s: %s", wish->role, wish->path, strerror(ENOMEM));
+        report_error("can't open %s %s: %s", wish->role, wish->path, report_reason(ENOMEM));
         return -ENOMEM;
     }
     f->storage.direct_fd = -1;

@@ -47,7 +47,7 @@ static int put(struct datalog *log, const void *bytes, size_t count)
 {
     if (count == 0 || fwrite(bytes, count, 1, log->out) == 1)
         return 0;
-    report_error("datalog: write failed: %s", strerror(errno));
+    report_error("datalog: write failed: %s", report_reason(errno));
     return errno != 0 ? -errno : -EIO;
 }
 
@@ -90,7 +90,7 @@ static int read_payload(struct datalog *log, const struct record *record)
     r = storage_read(log->jf->storage, log->payload, record->payload_bytes, at);
     if (r < 0) {
         report_error("%s: read of %" PRIu32 " bytes at %" PRIu64 ": %s", log->jf->storage->name,
-                     record->payload_bytes, at, strerror(-r));
+                     record->payload_bytes, at, report_reason(-r));
         return r;
     }
     if (format_sum(format_seed(sb->uuid), log->payload, record->payload_bytes) ==

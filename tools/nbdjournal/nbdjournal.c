@@ -83,7 +83,7 @@ static enum tool_exit finish_output(enum tool_exit result)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return result;
-    report_error("standard output: %s", errno != 0 ? strerror(errno) : "write failed");
+    report_error("standard output: %s", errno != 0 ? report_reason(errno) : "write failed");
     return TOOL_FAILED;
 }
 

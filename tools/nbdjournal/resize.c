@@ -141,7 +141,7 @@ static int write_ring(const struct journal_file *jf, uint64_t ring_bytes)
     progress_end();
     if (r < 0)
         report_error("%s: writing: %s; it is as it was, only longer", jf->storage->name,
-                     strerror(-r));
+                     report_reason(-r));
     return r;
 }
 
@@ -152,7 +152,7 @@ static int set_file_size(const struct journal_file *jf, uint64_t bytes)
 
     if (r < 0)
         report_error("%s: setting its size to %s: %s", jf->storage->name,
-                     size_text(bytes, text), strerror(-r));
+                     size_text(bytes, text), report_reason(-r));
     return r;
 }
 

@@ -30,7 +30,7 @@ int super_write(struct journal_file *jf, struct superblock *sb)
         r = storage_barrier(jf->storage);
     free(bytes);
     if (r < 0) {
-        report_error("%s: writing the superblock: %s", jf->storage->name, strerror(-r));
+        report_error("%s: writing the superblock: %s", jf->storage->name, report_reason(-r));
         return r;
     }
     jf->sb = *sb;

@@ -292,7 +292,7 @@ static void options_finish_verify(struct options *o, struct argp_state *state)
 static void options_finish(struct options *o, struct argp_state *state)
 {
     if (o->uri_count == 0)
-        argp_error(state, "no URI is given");
+        argp_error(state, "no URI is given: say for example nbd://localhost");
     if (o->clients == 0)
         o->clients = o->uri_count;
     if (o->clients < o->uri_count)
