@@ -18,7 +18,7 @@
 #include "size.h"
 #include "survey.h"
 
-#define ATTEMPTS_MAX 5
+#define ATTEMPTS_MAX 20
 #define ATTEMPT_PAUSE_NS 50000000
 
 enum tool_exit survey_open_exit(int error)
