@@ -138,6 +138,7 @@ static void explain(const char *path, int error, char why[ASK_WHY_BYTES])
                  path);
         break;
     case -EPIPE:
+    case -ECONNRESET:
         snprintf(why, ASK_WHY_BYTES, "control socket %s: the server has hung up; try again",
                  path);
         break;
