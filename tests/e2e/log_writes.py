@@ -84,8 +84,11 @@ class Disk:
 
 
 def check_point(data, disk, marked, place):
-    run("cp", "--sparse=always", data, "device")
-    run("mount", "-o", "loop", "device", "mounted")
+    # Each time another file: a loop device goes away some time after its umount, and a mount of the same
+    # file meanwhile would find that one, with the blocks that it remembers.
+    device = f"device-{place.split(',')[0].replace(' ', '-')}"
+    run("cp", "--sparse=always", data, device)
+    run("mount", "-o", "loop", device, "mounted")
     try:
         image, journal = "mounted/disk.img", "mounted/disk.img.journal"
         dirty = run(NBDJOURNAL, "check", journal, image, status=(0, 1))
@@ -94,6 +97,7 @@ def check_point(data, disk, marked, place):
             return disk.check(file.read(), marked, place), dirty
     finally:
         run("umount", "mounted")
+        os.unlink(device)
 
 
 def main():
