@@ -443,6 +443,15 @@ static bool image_decode(const uint8_t *in, struct image_entry *image)
     return all_zero(d.zero, sizeof(d.zero));
 }
 
+static uint32_t incompat_of_images(const struct superblock *sb)
+{
+    for (uint32_t i = 0; i < sb->image_count; i++) {
+        if (sb->images[i].flags & IMAGE_FLAG_BYPASS)
+            return FORMAT_INCOMPAT_BYPASS;
+    }
+    return 0;
+}
+
 /* Checksum of a copy whose checksum field is zero. */
 static uint64_t super_sum(const struct superblock *sb, const uint8_t *bytes)
 {
@@ -458,7 +467,8 @@ void format_super_encode(const struct superblock *sb, uint8_t *out)
         .byte_order = htole32(BYTE_ORDER_MARK),
         .feature_compat = htole32(sb->feature_compat),
         .feature_ro = htole32(sb->feature_ro),
-        .feature_incompat = htole32(sb->feature_incompat),
+        .feature_incompat =
+            htole32((sb->feature_incompat & ~FORMAT_INCOMPAT_BYPASS) | incompat_of_images(sb)),
         .sector_bytes = htole32(sb->sector_bytes),
         .super_bytes = htole32(sb->super_bytes),
         .state = htole32(sb->state),
@@ -552,18 +562,19 @@ static enum format_verdict super_sum_check(const struct superblock *sb, const ui
 
 static enum format_verdict super_images_decode(const uint8_t *in, struct superblock *sb)
 {
-    if (sb->image_count == 0)
-        return FORMAT_OK;
-    sb->images = calloc(sb->image_count, sizeof(*sb->images));
-    if (sb->images == NULL)
-        return FORMAT_NO_MEMORY;
+    if (sb->image_count > 0) {
+        sb->images = calloc(sb->image_count, sizeof(*sb->images));
+        if (sb->images == NULL)
+            return FORMAT_NO_MEMORY;
+    }
     for (uint32_t i = 0; i < sb->image_count; i++) {
         if (!image_decode(in + FORMAT_HEADER_BYTES + i * FORMAT_IMAGE_BYTES, &sb->images[i])) {
             format_super_free(sb);
             return FORMAT_BAD_FIELD;
         }
     }
-    if (!images_valid(sb)) {
+    if (!images_valid(sb) ||
+        (sb->feature_incompat & FORMAT_INCOMPAT_BYPASS) != incompat_of_images(sb)) {
         format_super_free(sb);
         return FORMAT_BAD_FIELD;
     }

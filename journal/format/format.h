@@ -136,11 +136,15 @@ struct ring_mark {
     uint32_t epoch;    /* its epoch; 0 for a new journal */
 };
 
-/* Feature bits that this version knows: none yet.  A writer that does not know a compatible
- * feature keeps its bit, and writes zeroes where its fields may be. */
+/* Feature bits that this version knows.  A writer that does not know a compatible feature keeps
+ * its bit, and writes zeroes where its fields may be. */
 #define FORMAT_COMPAT_KNOWN 0u
 #define FORMAT_RO_KNOWN 0u
-#define FORMAT_INCOMPAT_KNOWN 0u
+/* An entry has IMAGE_FLAG_BYPASS.  Set and cleared by format_super_encode.  Without it a program
+ * that does not know that flag would take the newest superblock for a damaged one, and go on with
+ * the one before. */
+#define FORMAT_INCOMPAT_BYPASS 1u
+#define FORMAT_INCOMPAT_KNOWN FORMAT_INCOMPAT_BYPASS
 
 #define SUPER_STATE_CLEAN 1u /* drained: the ring holds nothing, recovery needs no scan */
 

@@ -395,7 +395,7 @@ static void superblock_bytes_are_fixed(void **state)
     assert_memory_equal(bytes + 16, uuid, 16);
     assert_int_equal(bytes_at(bytes, 32, 4), sb.feature_compat);
     assert_int_equal(bytes_at(bytes, 36, 4), sb.feature_ro);
-    assert_int_equal(bytes_at(bytes, 40, 4), sb.feature_incompat);
+    assert_int_equal(bytes_at(bytes, 40, 4), FORMAT_INCOMPAT_BYPASS);
     assert_int_equal(bytes_at(bytes, 44, 4), sb.sector_bytes);
     assert_int_equal(bytes_at(bytes, 48, 4), sb.super_bytes);
     assert_int_equal(bytes_at(bytes, 52, 4), sb.state);
@@ -425,6 +425,30 @@ static void superblock_bytes_are_fixed(void **state)
     assert_int_equal(bytes_at(second, 40, 8), sb.images[1].fsid);
     assert_int_equal(bytes_at(second, 48, 8), sb.images[1].inode);
     assert_memory_equal(second + 96, sb.images[1].name, FORMAT_NAME_BYTES);
+    free(bytes);
+}
+
+/* Who does not know the flag of an image must not take the newest copy for a damaged one. */
+static void bypass_is_an_incompatible_feature(void **state)
+{
+    struct superblock sb = sample_super(), back;
+    uint8_t *bytes = malloc(FORMAT_SUPER_BYTES);
+
+    (void)state;
+    sb.images[0].flags &= ~IMAGE_FLAG_BYPASS;
+    format_super_encode(&sb, bytes);
+    assert_int_equal(bytes_at(bytes, 40, 4), FORMAT_INCOMPAT_BYPASS);
+    assert_int_equal(format_super_decode(bytes, FORMAT_SUPER_BYTES, NULL, &back), FORMAT_OK);
+    assert_int_equal(back.feature_incompat, FORMAT_INCOMPAT_BYPASS);
+
+    /* It goes with the last flag. */
+    back.images[1].flags &= ~IMAGE_FLAG_BYPASS;
+    format_super_encode(&back, bytes);
+    assert_int_equal(bytes_at(bytes, 40, 4), 0);
+    back.image_count = 0;
+    format_super_encode(&back, bytes);
+    assert_int_equal(bytes_at(bytes, 40, 4), 0);
+    format_super_free(&back);
     free(bytes);
 }
 
@@ -491,7 +515,8 @@ static void wrong_fields_of_superblocks(void **state)
     assert_int_equal(super_with(12, 0, 4), FORMAT_BAD_SUM);
     assert_int_equal(super_with(32, 0x80000000, 4), FORMAT_OK); /* feature_compat */
     assert_int_equal(super_with(36, 1, 4), FORMAT_OK);          /* feature_ro */
-    assert_int_equal(super_with(40, 1, 4), FORMAT_NEW_VERSION); /* feature_incompat */
+    assert_int_equal(super_with(40, 3, 4), FORMAT_NEW_VERSION); /* feature_incompat */
+    assert_int_equal(super_with(40, 0, 4), FORMAT_BAD_FIELD);   /* there is a bypass flag */
     assert_int_equal(super_with(40, 0x80000000, 4), FORMAT_NEW_VERSION);
     assert_int_equal(super_with(44, 0, 4), FORMAT_BAD_FIELD); /* sector_bytes */
     assert_int_equal(super_with(44, 256, 4), FORMAT_BAD_FIELD);
@@ -613,6 +638,7 @@ int main(void)
         cmocka_unit_test(init_describes_a_new_journal),
         cmocka_unit_test(superblocks_come_back),
         cmocka_unit_test(superblock_bytes_are_fixed),
+        cmocka_unit_test(bypass_is_an_incompatible_feature),
         cmocka_unit_test(every_byte_of_a_superblock_counts),
         cmocka_unit_test(wrong_fields_of_superblocks),
         cmocka_unit_test(wrong_fields_of_images),
