@@ -91,6 +91,11 @@ static int write_mark_locked(struct engine_disk *d, uint32_t epoch, bool opening
     char *path = realpath(e->journal.storage->name, NULL);
     int r;
 
+    /* What a server that died wrote straight to it: the mark's fsync would be the one that is told of
+     * a failed writeback, and the first flush would succeed (P4).  If it fails that is said, and the
+     * disk is lost; it can be opened all the same. */
+    if (core_image_flush_target(d->image) != 0)
+        engine_image_flush_locked(d, core_image_flush_target(d->image));
     memcpy(mark.journal_uuid, e->journal.sb.uuid, FORMAT_UUID_BYTES);
     memcpy(mark.image_uuid, core_image_entry(d->image)->uuid, FORMAT_UUID_BYTES);
     snprintf(mark.journal_path, sizeof(mark.journal_path), "%s",

@@ -25,6 +25,22 @@ static uint64_t now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
+static int failed(const char *name, const char *what, int error)
+{
+    report_error("%s: %s failed: %s; nothing is lost: mend it and replay again", name, what,
+                 strerror(-error));
+    return error;
+}
+
+/* What bypassed the journal can't be written again from it (P4). */
+static int failed_bypassed(const char *name, int error)
+{
+    report_error("%s: flushing failed: %s; large writes that went straight to it and that no "
+                 "client has flushed may be lost",
+                 name, strerror(-error));
+    return error;
+}
+
 /* ---- the images ---- */
 
 static uint64_t waiting_records(const struct survey *s, const struct image_entry *entry)
@@ -114,6 +130,23 @@ static bool has_our_mark(const struct drain *d, const char *path)
     return ours;
 }
 
+/* No record waits, but a server that died may have written straight to it, and said so to clients:
+ * it is complete when that is durable.  If what is at this path is another file by now, that is
+ * flushed in vain. */
+static enum tool_exit flush_bypassed(const struct image_entry *entry)
+{
+    struct storage *image;
+    int r;
+
+    if (!(entry->flags & IMAGE_FLAG_BYPASS) || access(entry->name, F_OK) != 0)
+        return TOOL_OK;
+    if (storage_open_file(&image, entry->name, "image", true, false, false) < 0)
+        return TOOL_FAILED;
+    r = storage_barrier(image);
+    storage_close(image);
+    return r < 0 && failed_bypassed(entry->name, r) < 0 ? TOOL_FAILED : TOOL_OK;
+}
+
 /* An image of the table that was not given by path. */
 static enum tool_exit open_entry(struct drain *d, const struct image_entry *entry)
 {
@@ -121,10 +154,11 @@ static enum tool_exit open_entry(struct drain *d, const struct image_entry *entr
     uint64_t waiting = waiting_records(d->survey, entry);
     char uuid[37];
 
-    /* Nothing waits: there may be a mark to remove, and whatever else the image is by now is no
+    /* No record waits: there may be a mark to remove, and whatever else the image is by now is no
      * matter of ours. */
     if (waiting == 0)
-        return has_our_mark(d, entry->name) ? open_image(d, entry->name) : TOOL_OK;
+        return has_our_mark(d, entry->name) ? open_image(d, entry->name)
+                                            : flush_bypassed(entry);
     if (access(entry->name, F_OK) == 0)
         return open_image(d, entry->name);
     format_uuid_text(entry->uuid, uuid);
@@ -169,13 +203,6 @@ void drain_close(struct drain *d)
 }
 
 /* ---- carrying out the core's plans ---- */
-
-static int failed(const char *name, const char *what, int error)
-{
-    report_error("%s: %s failed: %s; nothing is lost: mend it and replay again", name, what,
-                 strerror(-error));
-    return error;
-}
 
 static int write_super(struct drain *d, struct super_plan *plan)
 {
@@ -265,7 +292,7 @@ static int carry_out(struct drain *d, struct checkpoint_step *step)
     case STEP_FLUSH_IMAGE:
         image = opened(d, step->image);
         core_image_flush_begin(step->image, &covers);
-        if (image != NULL) /* else nothing waits, and it is no matter of ours (open_entry) */
+        if (image != NULL) /* else nothing waits, and it was seen to by open_entry */
             r = storage_barrier(image);
         core_image_flush_end(d->core, step->image, covers, r);
         return r < 0 ? failed(image->name, "flushing", r) : 0;
@@ -364,6 +391,12 @@ static int mark_image(struct drain *d, struct drain_image *image)
     char *path;
     int r;
 
+    /* Before the mark, whose fsync would be the one that is told of a failed writeback. */
+    if (image->entry->flags & IMAGE_FLAG_BYPASS) {
+        r = storage_barrier(image->storage);
+        if (r < 0)
+            return failed_bypassed(image->storage->name, r);
+    }
     core_stats_get(d->core, &stats);
     memcpy(mark.journal_uuid, jf->sb.uuid, FORMAT_UUID_BYTES);
     memcpy(mark.image_uuid, image->entry->uuid, FORMAT_UUID_BYTES);
