@@ -5,7 +5,11 @@
  * cache: that survives this process (P0), and it stays coherent with what the checkpoint writes
  * beside it.
  *
- * The kernel is asked to begin writing at once, so that a flush finds little left (DESIGN 5.8).
+ * The kernel is asked to begin writing every 16 MiB, so that a flush finds little left (DESIGN 5.8).
+ * Measured with 2 GiB in 1 MiB requests and a flush, against `nbdkit file` (whose last flush
+ * takes half of the time): never 0.99, every 1 MiB 0.63, 4 MiB 0.86, 8 MiB 1.39, 16 MiB 1.82,
+ * 32 MiB 1.28; direct I/O instead 1.03, and it is less coherent with what the page cache holds
+ * beside it.
  *
  * A flush of a disk is a barrier of its image, if anything bypassed the journal since the last good
  * one, and then a commit.  Flushes of one disk share its barriers; another disk's flush knows
@@ -22,6 +26,8 @@
 /* A part is looked at, and journaled or not, on its own: a small overlap shall not send all of a
  * large request through the journal.  Parts of a request are written in order. */
 #define BYPASS_PART (UINT32_C(1) << 20)
+
+#define SUBMIT_BYTES (UINT64_C(16) << 20)
 
 /* ---- claims ---- */
 
@@ -77,7 +83,32 @@ static int begin(struct engine_disk *d, struct claim *claim, uint32_t count,
     return r;
 }
 
-static int end(struct engine_disk *d, struct claim *claim, int error) EXCLUDES_LOCK
+/* A piece of the image that shall begin to be written now. */
+struct piece {
+    uint64_t from, to;
+};
+
+/* Adds to what piles up.  True if it is enough: *out is all of it, from its first byte to its
+ * last. */
+static bool pile_up_locked(struct engine_disk *d, const struct claim *claim,
+                           struct piece *out) REQUIRES_LOCK
+{
+    uint64_t end = claim->offset + claim->length;
+
+    if (d->piled_bytes == 0 || claim->offset < d->piled_from)
+        d->piled_from = claim->offset;
+    if (d->piled_bytes == 0 || end > d->piled_to)
+        d->piled_to = end;
+    d->piled_bytes += claim->length;
+    if (d->piled_bytes < SUBMIT_BYTES)
+        return false;
+    *out = (struct piece){d->piled_from, d->piled_to};
+    d->piled_bytes = 0;
+    return true;
+}
+
+static int end(struct engine_disk *d, struct claim *claim, int error,
+               struct piece *submit) EXCLUDES_LOCK
 {
     struct engine *e = d->engine;
     int r;
@@ -85,19 +116,22 @@ static int end(struct engine_disk *d, struct claim *claim, int error) EXCLUDES_L
 
     r = core_bypass_end(e->core, claim, error);
     claim_ended_locked(e);
-    if (r == 0) {
-        e->stats.bypassed++;
-        e->stats.bypassed_bytes += claim->length;
-    }
-    if (r == 0 && e->bypassed_ns == 0)
+    if (r != 0)
+        return r;
+    e->stats.bypassed++;
+    e->stats.bypassed_bytes += claim->length;
+    if (e->bypassed_ns == 0)
         e->bypassed_ns = clock_now_ns();
     engine_arm_timer_locked(e);
-    return r;
+    if (!pile_up_locked(d, claim, submit))
+        submit->to = submit->from = 0;
+    return 0;
 }
 
 int engine_bypass_write(struct engine_disk *d, const void *bytes, uint32_t count,
                         uint64_t offset)
 {
+    struct piece submit;
     struct claim claim;
     int r = begin(d, &claim, count, offset);
 
@@ -105,9 +139,9 @@ int engine_bypass_write(struct engine_disk *d, const void *bytes, uint32_t count
         return r;
     r = storage_write(d->storage, bytes, count, offset);
     /* What the image can't take the journal may, until it can: the checkpoint says so (P4). */
-    r = end(d, &claim, r);
-    if (r == 0)
-        storage_submit(d->storage, offset, count);
+    r = end(d, &claim, r, &submit);
+    if (r == 0 && submit.to > submit.from)
+        storage_submit(d->storage, submit.from, submit.to - submit.from);
     return r;
 }
 

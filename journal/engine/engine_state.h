@@ -67,7 +67,9 @@ struct engine_disk {
     uint64_t used_ns GUARDED;
     bool writable GUARDED;       /* marked, and its entry is durable: changes may be admitted */
     int writeback_error GUARDED; /* reported and not yet healed */
-    bool flushed GUARDED;   /* the checkpoint's last step for it was a flush that succeeded */
+    bool flushed GUARDED; /* the checkpoint's last step for it was a flush that succeeded */
+    uint64_t piled_bytes GUARDED;          /* bypassing writes not submitted yet */
+    uint64_t piled_from, piled_to GUARDED; /* where they are; with piled_bytes > 0 */
     bool flush_due GUARDED; /* it has bypassed data that is as old as the commit interval */
     LIST_HEAD(, stats_client) clients GUARDED;
     struct stats_requests gone GUARDED; /* counted by clients that are gone */
