@@ -107,6 +107,7 @@ static int report_left(struct engine *e)
     struct core_stats stats;
     bool one = e->folder == NULL;
 
+    engine_lost_report(e);
     engine_stats_get(e, &stats);
     report_info("stopped, not drained: %" PRIu64 " bytes of the journal %s are not in %s "
                 "yet%s; the next start goes on with them, or `nbdjournal replay %s%s%s`",

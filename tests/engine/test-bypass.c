@@ -144,9 +144,10 @@ static void test_flush_fails(void **state)
     assert_int_equal(engine_trim(served_disk(e), 10, 0, false, NULL), -EIO);
     assert_bytes(e, 8192, LARGE, 'L');
     assert_int_equal(engine_stop(e, 60), 1); /* not complete, so not clean */
+    assert_true(words_contain("is not complete"));
     engine_close(e);
 
-    e = files_serve(files);
+    e = files_serve_faulty(files, &journal, &image);
     assert_int_equal(engine_write(served_disk(e), "small", 5, 0, false, NULL), 0);
     assert_int_equal(engine_flush(served_disk(e), NULL), 0);
     served_stop(e);

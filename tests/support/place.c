@@ -9,7 +9,7 @@
 
 #include "place.h"
 
-#define PLACES_MAX 8
+#define PLACES_MAX 16
 
 static struct {
     pid_t pid;
