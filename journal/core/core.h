@@ -211,7 +211,8 @@ int core_bypass_end(struct core *c, struct claim *claim, int error);
 uint64_t core_image_flush_target(const struct core_image *image);
 int core_image_flush_check(const struct core_image *image, uint64_t target);
 
-/* Around *every* barrier of an image, that of STEP_FLUSH_IMAGE too (before its step_end).  0, or -EBUSY: one is under
+/* Around *every* barrier of an image, those of STEP_FLUSH_IMAGE and STEP_COPY too (before step_end),
+ * and around whatever else is told of a failed writeback (then with covers 0, if it is no barrier).  0, or -EBUSY: one is under
  * way, wait for its end.  After an error the disk may be lost. */
 int core_image_flush_begin(struct core_image *image, uint64_t *covers);
 void core_image_flush_end(struct core *c, struct core_image *image, uint64_t covers, int error);

@@ -147,7 +147,10 @@ int engine_bypass_write(struct engine_disk *d, const void *bytes, uint32_t count
 
 /* ---- barriers ---- */
 
-int engine_image_barrier_locked(struct engine_disk *d)
+/* What is told an error of the image's writeback: a barrier, or waiting until `length` bytes at
+ * `offset` are written. */
+static int settle_locked(struct engine_disk *d, bool barrier, uint64_t offset,
+                         uint64_t length) REQUIRES_LOCK
 {
     struct engine *e = d->engine;
     bool was_lost;
@@ -157,11 +160,11 @@ int engine_image_barrier_locked(struct engine_disk *d)
     while (core_image_flush_begin(d->image, &covers) == -EBUSY)
         condition_wait(&e->image_flushed, &e->lock);
     lock_release(&e->lock);
-    r = storage_barrier(d->storage);
+    r = barrier ? storage_barrier(d->storage) : storage_write_out(d->storage, offset, length);
     lock_acquire(&e->lock);
     e->stats.image_barriers++;
     was_lost = core_image_is_lost(d->image);
-    core_image_flush_end(e->core, d->image, covers, r);
+    core_image_flush_end(e->core, d->image, barrier ? covers : 0, r);
     condition_broadcast(&e->image_flushed);
     if (!was_lost && core_image_is_lost(d->image))
         report_error(
@@ -171,6 +174,20 @@ int engine_image_barrier_locked(struct engine_disk *d)
             d->label, strerror(-r));
     engine_announce_locked(e);
     return r;
+}
+
+int engine_image_barrier_locked(struct engine_disk *d)
+{
+    return settle_locked(d, true, 0, 0);
+}
+
+int engine_image_write_out(struct engine_disk *d, uint64_t offset, uint64_t length,
+                           bool barrier)
+{
+    struct engine *e = d->engine;
+    LOCK_SCOPE(&e->lock);
+
+    return settle_locked(d, barrier, offset, length);
 }
 
 int engine_image_gone_locked(struct engine *e, struct core_image *image)
@@ -204,9 +221,10 @@ void engine_lost_report(struct engine *e)
 
     LIST_FOREACH (d, &e->disks, link) {
         if (d->image != NULL && core_image_is_lost(d->image))
-            report_info("image %s is not complete: its flush failed, and large writes that went "
-                        "straight to it since the one before may be lost",
-                        d->label);
+            report_info(
+                "image %s is not complete: its flush failed, and large writes that went "
+                "straight to it since the one before may be lost",
+                d->label);
     }
 }
 

@@ -231,6 +231,10 @@ int engine_bypass_write(struct engine_disk *d, const void *bytes, uint32_t count
                         uint64_t offset) EXCLUDES_LOCK;
 /* One barrier of an open image.  Drops the lock meanwhile.  bypass.c */
 int engine_image_barrier_locked(struct engine_disk *d) REQUIRES_LOCK;
+/* For the checkpoint: the same, or only waits until this range is written.  An error of the image's
+ * writeback is told to who comes first, so that is as bad as a failed barrier. */
+int engine_image_write_out(struct engine_disk *d, uint64_t offset, uint64_t length,
+                           bool barrier) EXCLUDES_LOCK;
 /* As if, for an image whose file is gone.  0. */
 int engine_image_gone_locked(struct engine *e, struct core_image *image) REQUIRES_LOCK;
 /* Until core_image_flush_target's `target` is reached; 0 or -EIO.  Drops the lock meanwhile. */

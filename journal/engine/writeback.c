@@ -141,9 +141,7 @@ static int write_out(struct engine_disk *d, const struct checkpoint_step *step)
     const struct checkpoint_segment *last = &step->segments[step->count - 1];
     uint64_t from = step->segments[0].offset;
 
-    return step->barrier
-               ? storage_barrier(d->storage)
-               : storage_write_out(d->storage, from, last->offset + last->length - from);
+    return engine_image_write_out(d, from, last->offset + last->length - from, step->barrier);
 }
 
 static int copy_home(struct engine_disk *d, const struct checkpoint_step *step,

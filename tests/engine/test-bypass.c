@@ -153,6 +153,21 @@ static void test_flush_fails(void **state)
     served_stop(e);
 }
 
+/* The checkpoint is told, and nobody else will be. */
+static void test_step_of_a_checkpoint_fails(void **state)
+{
+    struct files *files = *state;
+    struct storage *journal, *image;
+    struct engine *e = files_serve_faulty(files, &journal, &image);
+
+    assert_int_equal(engine_write(served_disk(e), "small", 5, 0, false, NULL), 0);
+    assert_int_equal(write_large(e, 8192, false), 0);
+    faulty_fail(image, FAULTY_BARRIER, 1, EIO, false);
+    assert_int_equal(engine_stop(e, 60), 1);
+    assert_true(words_contain("is not complete"));
+    engine_close(e);
+}
+
 /* What the image can't take the journal takes. */
 static void test_write_fails(void **state)
 {
@@ -276,6 +291,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_flush, setup, files_drop),
         cmocka_unit_test_setup_teardown(test_flush_of_a_dead_servers, setup, files_drop),
         cmocka_unit_test_setup_teardown(test_flush_fails, setup, files_drop),
+        cmocka_unit_test_setup_teardown(test_step_of_a_checkpoint_fails, setup, files_drop),
         cmocka_unit_test_setup_teardown(test_write_fails, setup, files_drop),
         cmocka_unit_test_setup_teardown(test_overlapping_waits, setup, files_drop),
         cmocka_unit_test_setup_teardown(test_commit_interval, setup, files_drop),

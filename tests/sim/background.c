@@ -159,7 +159,10 @@ static enum job_result checkpoint_write(struct world *w, struct checkpointer *k)
     k->error = k->write.error;
     k->write.count = 0;
     k->segment++;
-    if (k->error != 0 || k->segment == step->count)
+    if (k->error == 0 && k->segment == step->count && step->barrier) {
+        image_job_start_once(&k->flush, world_image_number(w, step->image));
+        k->state = CHECKPOINTER_WRITTEN;
+    } else if (k->error != 0 || k->segment == step->count)
         k->state = CHECKPOINTER_END;
     else if (k->segment == k->group_end)
         k->state = CHECKPOINTER_READ;
@@ -248,6 +251,9 @@ enum job_result checkpointer_step(struct world *w)
         return JOB_RAN;
     case CHECKPOINTER_WRITE:
         return checkpoint_write(w, k);
+    case CHECKPOINTER_WRITTEN:
+        r = image_job_step(w, &k->flush);
+        return checkpoint_stepped(k, r, k->flush.error);
     case CHECKPOINTER_CARRY_READ:
         if (k->step.segments[0].source == READ_JOURNAL)
             world_ring_read(w, k->step.segments[0].position,
