@@ -162,7 +162,7 @@ static int settle_locked(struct engine_disk *d, bool barrier, uint64_t offset,
     lock_release(&e->lock);
     r = barrier ? storage_barrier(d->storage) : storage_write_out(d->storage, offset, length);
     lock_acquire(&e->lock);
-    e->stats.image_barriers++;
+    e->stats.image_barriers += barrier;
     was_lost = core_image_is_lost(d->image);
     core_image_flush_end(e->core, d->image, barrier ? covers : 0, r);
     condition_broadcast(&e->image_flushed);
