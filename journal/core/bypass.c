@@ -188,7 +188,8 @@ void core_image_flush_end(struct core *c, struct core_image *image, uint64_t cov
     if (error == 0) {
         if (PLANTED(54)) /* also what was written while it was under way */
             covers = image->bypass_ended;
-        if (covers > image->bypass_durable)
+        /* Not after one that failed: what that was about is gone, and who waits for it must learn. */
+        if (covers > image->bypass_durable && (image->lost == 0 || PLANTED(64)))
             image->bypass_durable = covers;
         return;
     }
