@@ -133,18 +133,19 @@ bool pace_step_takes(struct core *c, const struct checkpoint_step *step,
                      const struct checkpoint_segment *s)
 {
     struct pace *p = &c->pace;
-    const struct checkpoint_segment *last = &step->segments[step->count - 1];
+    const struct checkpoint_segment *last =
+        step->count > 0 ? &step->segments[step->count - 1] : NULL;
 
-    if (step->count == 0) {
+    if (last == NULL) {
         p->step_used = 0;
         p->step_urgent = p->waited_for || c->space_wanted ||
                          c->head - c->tail.position > c->sb.ring_bytes / 4 * 3;
         p->waited_for = false;
     }
     p->step_used += s->source == READ_JOURNAL ? s->length : 0;
-    if (step->count == 0 || last->offset + last->length != s->offset)
+    if (last == NULL || last->offset + last->length != s->offset)
         p->step_used += PLACE_COST;
-    return step->count == 0 || p->step_used <= p->step_weight[p->step_urgent];
+    return last == NULL || p->step_used <= p->step_weight[p->step_urgent];
 }
 
 /* A slow disk hides what it still has to do in its cache: 32 MiB of it, scattered, take a hard disk
