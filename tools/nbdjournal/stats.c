@@ -125,11 +125,20 @@ static void print_writeback(const json_t *o)
            ask_number(o, "throttle.waiting"));
 }
 
+/* A name is whatever somebody called a file or a program: it can't end the line, or command the
+ * terminal. */
 static void print_row(const char *name, const json_t *o)
 {
-    char size[SIZE_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], text[25];
+    size_t n = 0;
 
-    printf("  %-24.24s %9" PRIu64 " %9" PRIu64 " %10s %9" PRIu64 " %7" PRIu64 "\n", name,
+    for (; name[n] != '\0' && n < sizeof(text) - 1; n++) {
+        unsigned char c = (unsigned char)name[n];
+
+        text[n] = c < ' ' || c == 0x7f ? '?' : (char)c;
+    }
+    text[n] = '\0';
+    printf("  %-24s %9" PRIu64 " %9" PRIu64 " %10s %9" PRIu64 " %7" PRIu64 "\n", text,
            ask_number(o, "reads"),
            ask_number(o, "writes") + ask_number(o, "trims") + ask_number(o, "zeroes"),
            size_text(ask_number(o, "write_bytes"), size), ask_number(o, "flushes"),
