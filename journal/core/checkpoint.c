@@ -36,17 +36,6 @@
 #define RETIRE_ENTRIES 4096
 #endif
 
-bool core_checkpoint_possible(const struct core *c)
-{
-    return c->error == 0 && c->life == CORE_RUNNING && c->head != c->tail.position;
-}
-
-bool core_checkpoint_wanted(const struct core *c)
-{
-    return core_checkpoint_possible(c) &&
-           (c->space_wanted || c->head - c->tail.position > c->sb.ring_bytes / 2);
-}
-
 int core_checkpoint_begin(struct core *c, bool clean)
 {
     struct core_image *image;

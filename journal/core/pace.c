@@ -35,6 +35,21 @@ static const uint64_t step_us_max[2] = {40000, 120000};
 #define STEP_WEIGHT_MAX (CHECKPOINT_SEGMENTS * PLACE_COST + CHECKPOINT_BYTES)
 #define STEP_WEIGHT_FIRST (64 * PLACE_COST)
 
+/* ---- when ---- */
+
+bool core_checkpoint_possible(const struct core *c)
+{
+    return c->error == 0 && c->life == CORE_RUNNING && c->head != c->tail.position;
+}
+
+bool core_checkpoint_wanted(const struct core *c)
+{
+    return core_checkpoint_possible(c) &&
+           (c->space_wanted || c->head - c->tail.position > c->sb.ring_bytes / 2);
+}
+
+/* ---- space ---- */
+
 static uint64_t segment_work(uint64_t bytes)
 {
     return bytes + PLACE_COST;

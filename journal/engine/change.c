@@ -27,15 +27,6 @@ struct change {
     uint64_t payload_sum;
 };
 
-int engine_may_change_locked(const struct engine_disk *d)
-{
-    const struct engine *e = d->engine;
-
-    if (e->life != ENGINE_ACTIVE)
-        return e->life == ENGINE_STOPPING ? -ESHUTDOWN : -EROFS;
-    return d->writable ? 0 : -EROFS;
-}
-
 static int try_admit_locked(struct engine *e, struct append *a,
                             const struct change *change) REQUIRES_LOCK
 {

@@ -11,7 +11,8 @@
  *   announce.c      wakes who waits for what has changed      all
  *   serve_read.c    read, extents, cache                      "
  *   writeback.c     checkpoints, the ring's first lap         writeback thread, stop
- *   loop.c          commit interval, idle drain               loop thread
+ *   due.c           commit interval, idle drain               loop thread
+ *   loop.c          libev's loop, and its timer               "; armed by all
  *   serve_stop.c    the clean stop                            nbdkit's main thread
  *   stats.c         counting                                  any
  *   snapshot.c      all numbers at one moment                 loop
@@ -217,7 +218,7 @@ void engine_announce_locked(struct engine *e) REQUIRES_LOCK;
  * Reported once.  announce.c */
 void engine_abort_locked(struct engine *e, const char *what, int error) REQUIRES_LOCK;
 
-/* 0, or why this disk can't be changed.  change.c */
+/* 0, or why this disk can't be changed.  serve_disk.c */
 int engine_may_change_locked(const struct engine_disk *d) REQUIRES_LOCK;
 
 /* Claims a range and waits until that is granted.  Drops the lock meanwhile.  bypass.c */
@@ -298,10 +299,12 @@ static inline void engine_touch_locked(struct engine *e) REQUIRES_LOCK
 }
 /* After a change was admitted: sees to it that the loop commits and drains it in time. */
 void engine_arm_locked(struct engine *e) REQUIRES_LOCK;
-/* The loop shall look at what is due. */
+/* The loop shall look at what is due.  loop.c */
 void engine_arm_timer_locked(struct engine *e) REQUIRES_LOCK;
-/* Before the thread: nothing but memory. 0 or -errno. */
-int loop_create(struct engine *e);
+/* Does what is due.  When to look again, 0: when somebody arms the timer.  due.c */
+uint64_t engine_due_locked(struct engine *e) REQUIRES_LOCK;
+/* Before the thread: nothing but memory.  `due` is called with the lock.  0 or -errno. */
+int loop_create(struct engine *e, uint64_t (*due)(struct engine *e));
 void loop_destroy(struct engine *e);
 void *loop_main(void *engine);
 /* Its libev loop, before the thread. */

@@ -1,10 +1,7 @@
 /* loop: the thread that keeps time, around a libev loop of its own.
  *
  * It wakes up only when there is something to wait for: one timer, armed by the first change
- * after a quiet time, looks at what is due and arms itself again for the next time.
- *
- *   commit interval   the oldest change that is in no commit yet gets one (led by this thread)
- *   idle drain        no request for a few seconds: the writeback thread brings all home
+ * after a quiet time, looks at what is due (due.c) and arms itself again for the next time.
  *
  * The loop is not libev's default one, which belongs to whoever loaded us, and takes nothing
  * from the environment.  Other threads only call ev_async_send.
@@ -14,7 +11,6 @@
 #include <stdlib.h>
 
 #include "engine_state.h"
-#include "report.h"
 
 struct loop {
     struct ev_loop *ev;
@@ -22,6 +18,7 @@ struct loop {
     struct ev_async arm;  /* timer_armed was set */
     struct ev_async stop; /* life is STOPPING */
     struct engine *engine;
+    uint64_t (*due)(struct engine *e);
 };
 
 void engine_arm_locked(struct engine *e)
@@ -39,69 +36,18 @@ void engine_arm_timer_locked(struct engine *e)
     }
 }
 
-static uint64_t commit_interval_ns(const struct engine *e)
-{
-    return (uint64_t)(e->config.commit_interval_s * 1e9);
-}
-
-/* The commit interval: unflushed changes become durable by then.  Returns when to look again,
- * 0: when somebody arms the timer. */
-static uint64_t commit_when_due_locked(struct engine *e) REQUIRES_LOCK
-{
-    uint64_t due_ns = e->uncommitted_ns + commit_interval_ns(e);
-
-    if (e->uncommitted_ns == 0 || core_aborted(e->core))
-        return 0;
-    if (clock_now_ns() < due_ns)
-        return due_ns;
-    engine_commit_all_locked(e);
-    return e->uncommitted_ns == 0 ? 0 : e->uncommitted_ns + commit_interval_ns(e);
-}
-
-/* The same for what bypassed the journal. */
-static uint64_t flush_when_due_locked(struct engine *e) REQUIRES_LOCK
-{
-    uint64_t due_ns = e->bypassed_ns + commit_interval_ns(e);
-
-    if (e->bypassed_ns == 0)
-        return 0;
-    if (clock_now_ns() < due_ns)
-        return due_ns;
-    engine_bypass_due_locked(e);
-    return 0;
-}
-
-static uint64_t drain_when_due_locked(struct engine *e) REQUIRES_LOCK
-{
-    uint64_t due_ns = e->request_ns + ENGINE_IDLE_NS;
-
-    if (e->drain || !core_checkpoint_possible(e->core))
-        return 0; /* the writeback thread arms the timer when it has done it */
-    if (clock_now_ns() < due_ns)
-        return due_ns;
-    e->drain = true;
-    condition_signal(&e->work);
-    return 0;
-}
-
 static void timer_expired(struct ev_loop *ev, struct ev_timer *timer, int events)
 {
     struct loop *loop = timer->data;
     struct engine *e = loop->engine;
-    uint64_t due_ns, other_ns, now_ns;
+    uint64_t due_ns, now_ns;
     LOCK_SCOPE(&e->lock);
 
     (void)events;
     e->timer_armed = false;
     if (e->life != ENGINE_ACTIVE)
         return;
-    due_ns = commit_when_due_locked(e);
-    other_ns = flush_when_due_locked(e);
-    if (due_ns == 0 || (other_ns != 0 && other_ns < due_ns))
-        due_ns = other_ns;
-    other_ns = drain_when_due_locked(e);
-    if (due_ns == 0 || (other_ns != 0 && other_ns < due_ns))
-        due_ns = other_ns;
+    due_ns = loop->due(e);
     if (due_ns == 0)
         return;
     e->timer_armed = true;
@@ -130,7 +76,7 @@ static void stop_requested(struct ev_loop *ev, struct ev_async *async, int event
     ev_break(ev, EVBREAK_ALL);
 }
 
-int loop_create(struct engine *e)
+int loop_create(struct engine *e, uint64_t (*due)(struct engine *e))
 {
     struct loop *loop = calloc(1, sizeof(*loop));
 
@@ -142,6 +88,7 @@ int loop_create(struct engine *e)
         return -ENOMEM;
     }
     loop->engine = e;
+    loop->due = due;
     ev_timer_init(&loop->timer, timer_expired, 0., 0.);
     ev_async_init(&loop->arm, arm_requested);
     ev_async_init(&loop->stop, stop_requested);

@@ -319,6 +319,15 @@ bool engine_disk_read_only(const struct engine_disk *d)
     return d->engine->read_only || d->storage->read_only;
 }
 
+int engine_may_change_locked(const struct engine_disk *d)
+{
+    const struct engine *e = d->engine;
+
+    if (e->life != ENGINE_ACTIVE)
+        return e->life == ENGINE_STOPPING ? -ESHUTDOWN : -EROFS;
+    return d->writable ? 0 : -EROFS;
+}
+
 bool engine_disk_is_rotational(const struct engine_disk *d)
 {
     return d->storage->is_rotational;

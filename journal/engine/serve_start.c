@@ -58,7 +58,7 @@ int engine_start(struct engine *e)
     assert(!e->loop_started && !e->writeback_started);
     if (e->read_only && e->config.loop_begin == NULL)
         return 0; /* nothing to do for them */
-    r = loop_create(e);
+    r = loop_create(e, engine_due_locked);
     if (r < 0)
         goto err;
     if (e->config.loop_begin != NULL)
