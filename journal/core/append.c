@@ -334,13 +334,29 @@ void core_append_copied(struct core *c, struct append *a, int error)
     }
 }
 
-/* From what was submitted last up to `upto`, or the ring's end if that comes first. */
+/* Beyond the gap, if it comes next: it is not written. */
+void core_submit_skip(struct core *c)
+{
+    /* planted: the sector before it is passed over as well */
+    uint64_t from = PLANTED(42) ? c->gap_from - c->sb.sector_bytes : c->gap_from;
+
+    if (c->gap_from == c->gap_to || c->submitted_position < from || c->submit_in_flight ||
+        c->submitted_position > c->gap_from)
+        return;
+    c->submitted_position = c->staged_position = c->gap_to;
+    c->gap_from = c->gap_to;
+    c->space_generation++; /* room in staging */
+}
+
+/* From what was submitted last up to `upto`, or the gap or the ring's end if one comes first. */
 void core_submit_range(struct core *c, uint64_t upto, uint64_t *from, uint64_t *to)
 {
     uint64_t ring_end = (c->submitted_position / c->sb.ring_bytes + 1) * c->sb.ring_bytes;
 
     *from = c->submitted_position;
     *to = upto < ring_end ? upto : ring_end;
+    if (c->gap_from != c->gap_to && c->gap_from < *to)
+        *to = c->gap_from;
     c->submitted_position = *to;
 }
 
@@ -348,6 +364,7 @@ bool core_submit_begin(struct core *c, uint64_t *from, uint64_t *to)
 {
     uint64_t sector = c->sb.sector_bytes, enough = SUBMIT_BYTES;
 
+    core_submit_skip(c);
     if (c->unsubmitted_max != 0 && c->unsubmitted_max / 4 < enough)
         enough = c->unsubmitted_max / 4;
     if (c->error != 0 || c->submit_in_flight ||
@@ -369,6 +386,7 @@ void core_submit_end(struct core *c, int error)
     }
     c->staged_position = c->submitted_position;
     c->space_generation++; /* room in staging */
+    core_submit_skip(c);
 }
 
 /* ---- the ring's first lap ---- */

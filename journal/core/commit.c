@@ -54,7 +54,7 @@ int core_commit_begin(struct core *c, struct commit *commit, uint64_t now_us)
 {
     /* planted: sealed on 512 bytes, whatever the device's sector is */
     uint64_t sector = PLANTED(10) ? 512 : c->sb.sector_bytes;
-    uint64_t used = c->head % sector;
+    uint64_t used = c->head % sector, seal_end, gap;
 
     if (c->error != 0)
         return -EIO;
@@ -63,15 +63,24 @@ int core_commit_begin(struct core *c, struct commit *commit, uint64_t now_us)
     if (c->last_lsn == c->durable.lsn)
         return 1;
 
-    commit->has_seal = used != 0;
+    seal_end = c->head + (used != 0 ? sector - used : 0);
+    c->gap.followed = c->gap.left;
+    gap = gap_after(c, seal_end + (used == 0 ? sector : 0));
+    if (gap > 0 && used == 0) /* a sector more, for the record that declares it */
+        seal_end += sector;
+    commit->gap_bytes = gap;
+    commit->has_seal = used != 0 || gap > 0;
     if (commit->has_seal) {
         struct append *seal = &commit->seal;
         *seal = (struct append){.state = APPEND_ADMITTED};
         seal->record =
             (struct record){.kind = RECORD_PAD, .lsn = c->last_lsn + 1, .time_us = now_us};
-        core_record_place(c, &seal->record, sector - used, seal->header);
+        core_record_place(c, &seal->record, seal_end + gap - c->head, seal->header);
         TAILQ_INSERT_TAIL(&c->inflight, seal, link);
     }
+    assert(c->gap_from == c->gap_to); /* the commit before has passed its own */
+    c->gap_from = seal_end;
+    c->gap_to = seal_end + gap;
     commit->took_us = 0;
     commit->target_lsn = c->last_lsn;
     commit->mark = (struct ring_mark){
@@ -92,6 +101,7 @@ bool core_commit_ready(const struct core *c, const struct commit *commit)
 bool core_commit_submit(struct core *c, const struct commit *commit, uint64_t *from,
                         uint64_t *to)
 {
+    core_submit_skip(c);
     if (c->error != 0 || c->submitted_position >= commit->mark.position)
         return false;
     if (PLANTED(22)) /* the barrier covers what was submitted early, not the rest */
@@ -113,6 +123,8 @@ static void remember_mark(struct core *c)
 
 void core_commit_end(struct core *c, struct commit *commit, int error)
 {
+    uint64_t bytes;
+
     assert(c->commit_in_flight);
     c->commit_in_flight = false;
     if (error != 0 || c->error != 0) {
@@ -126,8 +138,10 @@ void core_commit_end(struct core *c, struct commit *commit, int error)
     c->stats.commits++;
     c->stats.commit_records += commit->target_lsn - c->durable.lsn;
     assert(c->staged_position >= commit->mark.position || PLANTED(22));
+    bytes = commit->mark.position - commit->gap_bytes - c->durable.position;
     c->durable = commit->mark;
     remember_mark(c);
     pace_committed(c, commit->took_us);
+    gap_committed(c, commit->took_us, bytes);
     c->space_generation++; /* uncommitted_too_long */
 }

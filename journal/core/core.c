@@ -44,6 +44,7 @@ int core_create(struct core **out, const struct superblock *sb, size_t map_bytes
     TAILQ_INIT(&c->pins);
     map_pool_init(&c->pool, map_bytes_max);
     pace_reset(c);
+    gap_reset(c);
     c->super_bytes = malloc(sb->super_bytes);
     c->super_table = calloc(format_images_max(sb), sizeof(struct image_entry));
     if (c->super_bytes == NULL || c->super_table == NULL)

@@ -245,6 +245,7 @@ int core_durable_check(const struct core *c, uint64_t lsn);
 struct commit {
     uint64_t target_lsn;
     struct ring_mark mark; /* where the ring is sealed */
+    uint64_t gap_bytes;    /* the last ones before it are left out (gap.c) */
     bool has_seal;
     struct append seal; /* a record like others: write its header, core_append_copied */
     uint64_t took_us;   /* for core_commit_end, from the driver: 0 is not known */
@@ -348,6 +349,8 @@ struct checkpoint_step {
 
 /* Should one start now: the ring is more than half full, or someone waits for space. */
 bool core_checkpoint_wanted(const struct core *c);
+/* Somebody waits for what the running one does, since its last step. */
+bool core_checkpoint_urgent(const struct core *c);
 /* Is there anything to do at all (an idle disk drains). */
 bool core_checkpoint_possible(const struct core *c);
 

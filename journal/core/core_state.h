@@ -70,6 +70,21 @@ struct pace {
     uint64_t commit_us;      /* a commit takes, with no checkpoint beside it; 0: not known */
 };
 
+#define GAP_CANDIDATES 6 /* none, and powers of two */
+#define GAP_SAMPLES 9
+
+/* What is left out behind a commit (gap.c). */
+struct gap {
+    uint64_t chosen;
+    bool trying;
+    unsigned candidate, count; /* trying: which one, and how many of the samples there are */
+    uint64_t samples[GAP_SAMPLES];
+    uint64_t median_us[GAP_CANDIDATES];
+    uint32_t until_trial; /* commits */
+    bool left;            /* the commit before left what was intended; */
+    bool followed;        /* so that the one in flight tells something about it */
+};
+
 struct checkpoint {
     enum checkpoint_phase phase;
     bool clean;                  /* of a clean stop */
@@ -133,8 +148,10 @@ struct core {
 
     struct checkpoint checkpoint;
     struct pace pace;
-    int image_error;   /* of the last checkpoint attempt, for people */
-    bool carry_failed; /* in it */
+    struct gap gap;
+    uint64_t gap_from, gap_to; /* of the last commit: is not submitted.  Equal: none */
+    int image_error;           /* of the last checkpoint attempt, for people */
+    bool carry_failed;         /* in it */
 
     uint64_t prewritten;                    /* of the first lap, bytes from the ring's start */
     uint64_t prewrite_from, prewrite_count; /* the piece that is out; count 0: none */
@@ -186,7 +203,8 @@ int core_append_again(struct core *c, struct append *a, struct core_image *image
 void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_mark *tail,
                      uint32_t state, uint64_t now_us); /* core.c */
 void core_submit_range(struct core *c, uint64_t upto, uint64_t *from,
-                       uint64_t *to); /* append.c */
+                       uint64_t *to);  /* append.c */
+void core_submit_skip(struct core *c); /* append.c */
 
 /* ---- pace.c ---- */
 
@@ -206,5 +224,11 @@ bool pace_step_takes(struct core *c, const struct checkpoint_step *step,
 /* Else a step only has to be written, not flushed. */
 bool pace_needs_barrier(const struct core *c);
 void pace_committed(struct core *c, uint64_t took_us);
+
+/* ---- gap.c ---- */
+
+void gap_reset(struct core *c); /* of a new core */
+uint64_t gap_after(struct core *c, uint64_t seal_end);
+void gap_committed(struct core *c, uint64_t took_us, uint64_t bytes);
 
 #endif

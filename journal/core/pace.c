@@ -140,6 +140,11 @@ bool pace_holds(struct core *c, uint64_t need)
     return true;
 }
 
+bool core_checkpoint_urgent(const struct core *c)
+{
+    return c->pace.waited_for || c->space_wanted;
+}
+
 /* ---- steps ---- */
 
 /* The next segment of a step, which goes to another place or on where the last one ended.  False:
@@ -153,8 +158,8 @@ bool pace_step_takes(struct core *c, const struct checkpoint_step *step,
 
     if (last == NULL) {
         p->step_used = 0;
-        p->step_urgent = p->waited_for || c->space_wanted ||
-                         c->head - c->tail.position > c->sb.ring_bytes / 4 * 3;
+        p->step_urgent =
+            core_checkpoint_urgent(c) || c->head - c->tail.position > c->sb.ring_bytes / 4 * 3;
         p->waited_for = false;
     }
     p->step_used += s->source == READ_JOURNAL ? s->length : 0;

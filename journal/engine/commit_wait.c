@@ -60,7 +60,8 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     commit->took_us = (ended_ns - begun_ns) / 1000;
     core_commit_end(e->core, commit, r);
     e->committing = false;
-    batch_commit_end(e->batch, ended_ns, commit->mark.position - e->committed_position, r);
+    batch_commit_end(e->batch, ended_ns,
+                     commit->mark.position - commit->gap_bytes - e->committed_position, r);
     e->committed_position = commit->mark.position;
     /* Who leads the next one first: the disk is idle until then. */
     if (!core_aborted(e->core))

@@ -33,6 +33,9 @@
 #define PREWRITE_PAUSE 3
 #define BUSY_NS UINT64_C(200000000)
 
+/* Not everybody who waits wakes us. */
+#define PAUSE_NS UINT64_C(5000000)
+
 /* While somebody reads, the checkpoint takes a quarter of the time. */
 #define READER_PAUSE 3
 
@@ -267,7 +270,8 @@ static void forget_loaded_locked(struct engine *e) REQUIRES_LOCK
 /* Somebody waits for what the checkpoint will free, or for its end. */
 static bool is_urgent_locked(const struct engine *e) REQUIRES_LOCK
 {
-    return !TAILQ_EMPTY(&e->admissions) || e->life != ENGINE_ACTIVE || core_aborted(e->core);
+    return core_checkpoint_urgent(e->core) || !TAILQ_EMPTY(&e->admissions) ||
+           e->life != ENGINE_ACTIVE || core_aborted(e->core);
 }
 
 /* After a step, the disk is left to others for as long as the step has taken, for longer while
@@ -279,8 +283,9 @@ static void pause_locked(struct engine *e, uint64_t took_ns) REQUIRES_LOCK
     if (now_ns - e->request_ns > BUSY_NS)
         return;
     until_ns = now_ns + took_ns * (e->plans > 0 ? READER_PAUSE : 1);
-    while (!is_urgent_locked(e) && clock_now_ns() < until_ns)
-        condition_wait_until(&e->work, &e->lock, until_ns);
+    for (; !is_urgent_locked(e) && now_ns < until_ns; now_ns = clock_now_ns())
+        condition_wait_until(&e->work, &e->lock,
+                             until_ns < now_ns + PAUSE_NS ? until_ns : now_ns + PAUSE_NS);
 }
 
 /* Carries out a step; the lock is dropped over I/O. */

@@ -281,6 +281,9 @@ void submit_job_start(struct world *w, struct submit_job *job, uint64_t from, ui
 {
     bool whole = from % w->setup.sector_bytes == 0 && to % w->setup.sector_bytes == 0;
 
+    if (w->shm.exists && w->shm.submitted == w->gap_from && from == w->gap_to)
+        w->shm.submitted = from; /* there is nothing in a gap */
+
     /* Direct I/O wants whole sectors, in order; a hint does not care. */
     if (from >= to || world_ring_at(w, from) + (to - from) > w->journal.size ||
         (w->shm.exists && (!whole || from != w->shm.submitted)))
@@ -348,8 +351,13 @@ static enum job_result sync_wait(struct world *w, struct sync_job *job)
     }
     if (r != 0)
         return sync_finish(job, job->all && r == 1 ? 0 : -EIO);
-    story(w, "  leads a commit up to lsn %llu%s", (unsigned long long)job->commit.target_lsn,
-          job->commit.has_seal ? ", sealed" : "");
+    if (w->shm.exists && w->shm.submitted == w->gap_from)
+        w->shm.submitted = w->gap_to; /* of the commit before */
+    w->gap_to = job->commit.mark.position;
+    w->gap_from = w->gap_to - job->commit.gap_bytes;
+    story(w, "  leads a commit up to lsn %llu%s, leaves out %llu",
+          (unsigned long long)job->commit.target_lsn, job->commit.has_seal ? ", sealed" : "",
+          (unsigned long long)job->commit.gap_bytes);
     job->state = SYNC_JOB_READY;
     if (job->commit.has_seal) {
         job->state = SYNC_JOB_SEAL;
@@ -376,7 +384,11 @@ static enum job_result sync_end(struct world *w, struct sync_job *job)
 {
     int error = job->barrier.error;
 
-    job->commit.took_us = rng_below(&w->rng, 20000);
+    /* Of a disk that turns, and of one that does not, in turns. */
+    job->commit.took_us =
+        w->gap_bytes > 0 || w->life % 3 == 0 ? rng_below(&w->rng, 2000) : 9000;
+    w->gap_bytes = job->commit.gap_bytes;
+    w->counts->gaps += job->commit.gap_bytes > 0;
     core_commit_end(w->core, &job->commit, error);
     w->commits_ended++;
     w->counts->commits += error == 0;

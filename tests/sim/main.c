@@ -56,6 +56,7 @@ static bool met_all(const struct world_counts *c)
         {"waits for space", c->space_waits},
         {"EPOCH records without room", c->epoch_checkpoints},
         {"submissions", c->submits},
+        {"gaps behind commits", c->gaps},
         {"faults", c->faults},
         {"aborts", c->aborts},
         {"records carried", c->carried},

@@ -31,7 +31,7 @@ void shm_remove(struct shm *shm)
 
 bool shm_claim(struct shm *shm, uint64_t end)
 {
-    if (shm->attached || end > shm->submitted + shm->bytes / 2)
+    if (shm->attached || end > shm->submitted + shm->bytes / 2 + shm->bytes / 8)
         return false;
     if (shm->claimed < end)
         shm->claimed = end;

@@ -297,7 +297,7 @@ struct world_counts {
     uint64_t kills, power_cuts, stops, activations, commits, checkpoints;
     uint64_t changes, answers, flushes, fuas, reads, splits;
     uint64_t laps, pads, space_waits, epoch_checkpoints, journal_reads, submits;
-    uint64_t faults, aborts, carried, replays;
+    uint64_t faults, aborts, carried, replays, gaps;
     uint64_t bypassed, bypass_journaled, claim_waits, image_flushes, disks_lost;
     uint64_t states_kill, states_listed, states_sampled, states_scribbled;
     uint64_t states_drained, states_replayed;
@@ -340,6 +340,8 @@ struct world {
     struct image_job image_flusher;
     struct barrier_job *journal_barrier; /* the one that is under way */
     uint64_t commits_ended;
+    uint64_t gap_from, gap_to; /* what the last commit leaves out, */
+    uint64_t gap_bytes;        /* and the one before it has left */
     uint64_t life_step;
     enum schedule schedule;
     unsigned last_actor, priority[WORLD_ACTORS];
