@@ -8,8 +8,9 @@
  *   published, not home        in the map, which covers every byte of every such record: what
  *                              replaces a version covers its range
  *   home, still behind tail    no longer in the map: an image whose versions were retired up to
- *                              an lsn beyond the durable tail takes no bypass until the
- *                              superblock is durable (that is a moment)
+ *                              an lsn beyond the durable tail takes no bypass until the tail is
+ *                              durable, in both superblocks (that is a moment): if the newest
+ *                              one rots, the other one's tail is where recovery begins
  *
  * else it is journaled.  The other way round, what overlaps a bypassing write that is under way
  * waits for its end: a record that was admitted meanwhile could go home before it, be passed by
@@ -96,7 +97,7 @@ static bool is_recorded(const struct core *c, const struct claim *claim)
 
     if (PLANTED(50)) /* never looked */
         return false;
-    if (claim->image->retired_lsn > c->tail.lsn &&
+    if (claim->image->retired_lsn > c->older_tail_lsn &&
         !PLANTED(51)) /* what is home is forgotten though the tail is not durable */
         return true;
     if (v != NULL && v->offset < claim->offset + claim->length)

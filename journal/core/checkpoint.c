@@ -302,12 +302,23 @@ static bool must_flush(const struct checkpoint *k)
     return k->image->copied || (k->clean && core_image_has_undurable(k->image) && !PLANTED(60));
 }
 
+static bool bypassed(const struct core *c)
+{
+    const struct core_image *image;
+
+    TAILQ_FOREACH (image, &c->images, link) {
+        if (image->entry.flags & IMAGE_FLAG_BYPASS)
+            return true;
+    }
+    return false;
+}
+
 /* One look at the running checkpoint: true if *step is to be carried out, false if a phase has
  * ended. */
 static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_us)
 {
     struct checkpoint *k = &c->checkpoint;
-    bool drained;
+    bool drained, moved;
 
     switch (k->phase) {
     case CHECKPOINT_COMMIT:
@@ -389,10 +400,13 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
             break;
         if (PLANTED(10))
             k->target.position = round_up(k->target.position, c->sb.sector_bytes);
-        if (drained || k->target.position != c->tail.position) {
+        /* Where writes bypass, both superblocks have to have the tail (bypass.c).  The CLEAN one
+         * comes last: without it nothing is replayed, either. */
+        moved = k->target.position != c->tail.position;
+        if (moved || drained || (bypassed(c) && c->older_tail_lsn != c->tail.lsn)) {
             core_super_plan(c, &step->super,
                             PLANTED(20) ? &c->durable /* not home */ : &k->target,
-                            drained ? SUPER_STATE_CLEAN : 0, now_us);
+                            drained && !(moved && bypassed(c)) ? SUPER_STATE_CLEAN : 0, now_us);
             return true;
         }
         break;
@@ -552,7 +566,8 @@ void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int 
         break;
     case STEP_SUPER:
         core_super_end(c, &step->super, error);
-        k->clean = false; /* the tail is at the target: a second look ends the phase */
+        if (step->super.clean)
+            k->clean = false; /* the tail is at the target: another look ends the phase */
         break;
     case STEP_COMMIT:
         if (error != 0)

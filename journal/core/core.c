@@ -277,6 +277,7 @@ void core_super_end(struct core *c, struct super_plan *plan, int error)
     c->sb.generation = plan->generation;
     if (plan->tail.lsn >= c->retired_lsn) /* else some are still in front of it */
         c->retired_nodes = 0;
+    c->older_tail_lsn = c->tail.lsn;
     c->tail = plan->tail;
     forget_marks(c);
     if (c->life == CORE_INERT)

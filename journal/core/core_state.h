@@ -131,7 +131,8 @@ struct core {
     struct ring_mark durable; /* end of the last commit */
     bool commit_in_flight;
 
-    struct ring_mark tail; /* durable in a superblock */
+    struct ring_mark tail;   /* durable in a superblock */
+    uint64_t older_tail_lsn; /* of the other superblock, which counts if the newest one rots */
     /* Ends of commits behind the tail, oldest first, a CORE_MARKS-th of the ring apart: where
      * else the tail may go (checkpoint.c, shorten_target). */
     struct ring_mark marks[CORE_MARKS];
