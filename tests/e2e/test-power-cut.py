@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The power is cut again and again, also while the journal is made and while it is recovered.
-The disk is as it was after some prefix of the requests, with all that was flushed.
+The disk is as it was after some prefix of the requests, with all that was flushed: with data=journal of
+requests of all sizes (P2).
 """
 import os
 import random
@@ -28,7 +29,7 @@ def start_and_cut():
 
 
 # So small a journal that it wraps, and is brought home all the time.
-machine = power.FileMachine(rng.random(), parameters=["journal-size=1M", "commit-interval=0.2"])
+machine = power.FileMachine(rng.random(), parameters=["journal-size=1M", "commit-interval=0.2", "data=journal"])
 server = machine.server
 for number in range(rounds):
     if number % 4 == 0:
