@@ -2,8 +2,7 @@
  *
  *   1 COMMIT       everything admitted so far becomes durable; target = end of that commit.
  *                  Write-ahead rule: only what is durable goes home, so that the image never
- *                  holds
- *                  what a crash may take back (P2).
+ *                  holds what a crash may take back (P2).
  *   2 READERS      reads planned before now may be reading, from the image, what we will write
  *   3 LOAD         the part of the ring that will be copied is read, in its own order
  *   4 COPY         versions with lsn <= target, in image order, in steps
@@ -11,17 +10,15 @@
  *   6 CARRY        what an image that fails can't take is appended again at the head, if others need
  *                  the space: one sick disk must not pin the ring for all (DESIGN 5.9)
  *   7 SUPERSEDING  versions that were replaced since 1 were not copied: the records that
- *   replaced
- *                  them must be durable before the tail passes the old ones
+ *                  replaced them must be durable before the tail passes the old ones
  *   8 RETIRE       the copied versions leave the map: reads take the image
- *   9 SUPER        the tail moves to target, durably; only then is the space free
+ *   9 SUPER        the tail moves to target, durably; only then is the space free.  Where writes
+ *                  bypass, in both superblocks (bypass.c)
  *
  * A crash anywhere before 9 is durable replays from the old tail, over an image that has only
  * durable data of records at or behind that tail: same result.  An error in 4 or 5 changes
- * nothing
- * in the map, so the next attempt writes all of it again: what a failed image flush covered
- * is not
- * trusted (P4).
+ * nothing in the map, so the next attempt writes all of it again: what a failed image flush
+ * covered is not trusted (P4).
  */
 #include <assert.h>
 #include <errno.h>

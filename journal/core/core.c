@@ -290,8 +290,7 @@ void core_super_end(struct core *c, struct super_plan *plan, int error)
 /* The records that are given up still stand in the ring, whole, right behind the tail that the
  * CLEAN superblock will name.  So that no later recovery takes them for what follows it, or for
  * witnesses of damage, that tail is of this epoch, which has no record, and has an lsn beyond
- * all
- * of them (and beyond those of a torn end: format.h). */
+ * all of them (and beyond those of a torn end: format.h). */
 int core_cut(struct core *c)
 {
     uint64_t lsn = format_lsn_beyond(&c->tail, c->epoch, c->sb.ring_bytes);

@@ -93,8 +93,7 @@ static void arrive_locked(struct engine *e, uint64_t lsn,
 }
 
 /* Holds the next commit back as long as company is worth the wait (batch.h), or until one
- * begins that
- * nobody waited for. */
+ * begins that nobody waited for. */
 static void gather_locked(struct engine *e) REQUIRES_LOCK
 {
     uint64_t until_ns;

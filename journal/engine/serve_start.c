@@ -130,8 +130,7 @@ static int enter_image_locked(struct engine_disk *d, uint32_t epoch, bool marked
 }
 
 /* From here on the newest records are staged, if this machine and the journal can.  The
- * journal's
- * storage is replaced: nobody may be at work on the old one. */
+ * journal's storage is replaced: nobody may be at work on the old one. */
 static int begin_staging_locked(struct engine *e, uint32_t epoch) REQUIRES_LOCK
 {
     uint8_t boot[FORMAT_UUID_BYTES];
