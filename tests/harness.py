@@ -221,6 +221,21 @@ class Server:
         expect(status == 0, "the server ended with", status)
 
 
+def random_requests(server, requests, kills, seed=1, bypass=None):
+    """Many of them at a time, and kill -9 in between: tests/integration/random-requests.c.  Says how many."""
+    options = {"seed": seed, "requests": requests, "kills": kills, "bypass": bypass}
+    command = [os.path.join(BUILD, "tests/integration/random-requests")]
+    for name, value in options.items():
+        if value is not None:
+            command += [f"--{name}", str(value)]
+    with open(log, "ab") as out:
+        done = subprocess.run([*command, server.socket, server.image, *server.command()], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=out, text=True)
+    print(f"seed {seed}", *server.parameters, done.stdout, sep=" ", end="", flush=True)
+    expect(done.returncode == 0, f"random-requests: JOURNAL_TEST_SEED={seed}")
+    return requests
+
+
 # What a churn does, as often as it is named here; see there.
 KINDS = "wwwwwwFzZtfr"
 
