@@ -34,7 +34,9 @@
 
 /* Without a request for this long, what waits in the journal goes home to the image.  Long
  * enough that a pause between two bursts of a client is not taken for idleness. */
+#ifndef ENGINE_IDLE_NS
 #define ENGINE_IDLE_NS UINT64_C(3000000000)
+#endif
 /* After the image failed: often enough to resume soon when it heals, rare enough not to load a
  * failing disk. */
 #define ENGINE_RETRY_NS UINT64_C(1000000000)
