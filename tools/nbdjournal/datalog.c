@@ -117,9 +117,22 @@ static int add_piece(struct datalog *log, const struct record *record, uint16_t 
     return r < 0 ? r : put(log, &reply, sizeof(reply));
 }
 
+/* Its image ends here, whatever a record says (recovery does not go beyond either). */
+static uint64_t image_end(const struct datalog *log, uint32_t image_id)
+{
+    const struct superblock *sb = &log->jf->sb;
+
+    for (uint32_t i = 0; i < sb->image_count; i++) {
+        if (sb->images[i].id == image_id)
+            return sb->images[i].size;
+    }
+    return 0;
+}
+
 int datalog_add(struct datalog *log, const struct record *record)
 {
     uint64_t offset = record->offset, end = record->offset + record->length;
+    uint64_t last = image_end(log, record->image_id);
     int r = 0;
 
     if (record->kind == RECORD_WRITE) {
@@ -128,6 +141,8 @@ int datalog_add(struct datalog *log, const struct record *record)
             r = add_piece(log, record, COMMAND_WRITE, offset, record->payload_bytes);
         return r;
     }
+    if (end > last)
+        end = last;
     while (offset < end && r == 0) {
         uint32_t piece = end - offset < PIECE_MAX ? end - offset : PIECE_MAX;
 
