@@ -20,8 +20,13 @@
  *   requests   of all disks: reads, read_bytes, writes, write_bytes, flushes, trims, trim_bytes,
  *              zeroes, zero_bytes, fua, errors, throttled, throttled_ns
  *   disks      name, path, size, connections, open, writable, error (null or words), lost (until the next
- *              start every change fails), dirty_bytes, and the members of requests
- *   clients    client (words), disk (name), connections, and the members of requests
+ *              start every change fails), dirty_bytes, oldest_ns (nothing of it waits for longer),
+ *              writeback_bytes, and the members of requests and waits
+ *   clients    client (words), disk (name), connections, and the members of requests and waits
+ *   waits      of a disk or a client: commits (that answered at least one of its flushes, FUA
+ *              included), commit_time (how long its flushes waited for them: count, sum_ns, p50_ns,
+ *              p99_ns, p999_ns, buckets), held, held_ns (its flush led a commit that was held
+ *              back), company (flushes that came while one was held back)
  *   disks_left_out, clients_left_out    where a list was too long
  */
 #include <jansson.h>
@@ -68,6 +73,32 @@ static void put_requests(json_t *o, const struct stats_requests *r)
     put(o, "throttled_ns", r->throttled_ns);
 }
 
+static void put_bucket(json_t *buckets, uint64_t top, uint64_t count)
+{
+    if (count != 0)
+        json_array_append_new(buckets, json_pack("[o, o]", number(top), number(count)));
+}
+
+static void put_waits(json_t *o, uint64_t commits, const struct stats_requests *r)
+{
+    const struct stats_times *t = &r->commit_ns;
+    json_t *time = json_object(), *buckets = json_array();
+
+    put(o, "commits", commits);
+    put(time, "count", stats_times_count(t));
+    put(time, "sum_ns", t->sum_ns);
+    put(time, "p50_ns", stats_times_quantile(t, 0.5));
+    put(time, "p99_ns", stats_times_quantile(t, 0.99));
+    put(time, "p999_ns", stats_times_quantile(t, 0.999));
+    for (unsigned i = 0; i < STATS_BUCKETS; i++)
+        put_bucket(buckets, stats_times_top(i), t->buckets[i]);
+    json_object_set_new(time, "buckets", buckets);
+    json_object_set_new(o, "commit_time", time);
+    put(o, "held", r->held);
+    put(o, "held_ns", r->held_ns);
+    put(o, "company", r->company);
+}
+
 static const char *life_text(enum snapshot_life life)
 {
     return life == SNAPSHOT_ACTIVE ? "active" : life == SNAPSHOT_STOPPING ? "stopping" : "idle";
@@ -107,11 +138,8 @@ static json_t *histogram_json(const struct histogram *h)
     put(o, "p50_ns", histogram_quantile(h, 0.5));
     put(o, "p99_ns", histogram_quantile(h, 0.99));
     put(o, "p999_ns", histogram_quantile(h, 0.999));
-    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
-        if (h->buckets[i] != 0)
-            json_array_append_new(buckets, json_pack("[o, o]", number(histogram_bucket_top(i)),
-                                                     number(h->buckets[i])));
-    }
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+        put_bucket(buckets, histogram_bucket_top(i), h->buckets[i]);
     json_object_set_new(o, "buckets", buckets);
     return o;
 }
@@ -193,7 +221,10 @@ static json_t *disk_json(const struct snapshot_disk *d)
                         d->error != 0 ? json_string(strerror(-d->error)) : json_null());
     put_flag(o, "lost", d->is_lost);
     put(o, "dirty_bytes", d->dirty_bytes);
+    put(o, "oldest_ns", d->oldest_age_ns);
+    put(o, "writeback_bytes", d->home_bytes);
     put_requests(o, &d->requests);
+    put_waits(o, d->commits, &d->requests);
     return o;
 }
 
@@ -205,6 +236,7 @@ static json_t *client_json(const struct snapshot *s, const struct snapshot_clien
     json_object_set_new(o, "disk", text_json(s->disks[c->disk].name));
     put(o, "connections", c->connections);
     put_requests(o, &c->requests);
+    put_waits(o, c->commits, &c->requests);
     return o;
 }
 

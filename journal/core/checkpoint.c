@@ -464,12 +464,16 @@ int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t 
 
 static void count_copied(struct core *c, const struct checkpoint_step *step)
 {
+    uint64_t home_bytes = 0;
+
     for (size_t i = 0; i < step->count; i++) {
         if (step->segments[i].source == READ_JOURNAL)
-            c->stats.home_bytes += step->segments[i].length;
+            home_bytes += step->segments[i].length;
         else
             c->stats.zeroed_bytes += step->segments[i].length;
     }
+    c->stats.home_bytes += home_bytes;
+    step->image->home_bytes += home_bytes;
     c->stats.home_segments += step->count;
 }
 

@@ -126,6 +126,11 @@ uint64_t core_image_dirty_bytes(const struct core_image *image)
     return image->map.payload_bytes;
 }
 
+uint64_t core_image_home_bytes(const struct core_image *image)
+{
+    return image->home_bytes;
+}
+
 bool core_image_is_home(const struct core *c, const struct core_image *image)
 {
     const struct append *a;
@@ -171,6 +176,7 @@ bool core_image_reuse(struct core *c, struct core_image *image, const struct ima
         return false;
     image->entry = *entry;
     image->entry.id = c->sb.next_image_id++;
+    image->home_bytes = 0;
     return true;
 }
 

@@ -69,6 +69,8 @@ const struct image_entry *core_image_entry(const struct core_image *image);
 struct core_image *core_image_next(struct core *c, struct core_image *image);
 /* Bytes of it whose newest version is in the journal only. */
 uint64_t core_image_dirty_bytes(const struct core_image *image);
+/* Bytes of it that checkpoints have written. */
+uint64_t core_image_home_bytes(const struct core_image *image);
 /* Nothing waits for it: all of its changes are in the image, and durable there; it is not lost. */
 bool core_image_is_home(const struct core *c, const struct core_image *image);
 

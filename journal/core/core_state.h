@@ -19,6 +19,7 @@ struct core_image {
     struct map map;
     uint64_t published_lsn; /* of its newest visible change; 0: none since the start */
     bool copied;            /* a checkpoint wrote to it: flush it */
+    uint64_t home_bytes;    /* that checkpoints wrote */
     int failed;             /* -errno: the last checkpoint could not write or flush it */
     bool skip;              /* the running checkpoint has met that */
     bool full; /* failed, and holds as much of the ring as it may: admits nothing */

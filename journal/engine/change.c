@@ -104,7 +104,7 @@ static int admit(struct engine *e, struct append *a, const struct change *change
     if (r == 0) {
         atomic_store(&e->drained, 0);
         engine_arm_locked(e);
-        stats_admitted_locked(e, a->record.position);
+        stats_admitted_locked(e, change->disk, a->record.position);
         probe_admit(a->record.lsn, a->record.image_id, change->kind, change->offset,
                     change->length);
     }

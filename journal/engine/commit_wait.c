@@ -64,6 +64,7 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     batch_commit_end(e->batch, ended_ns,
                      commit->mark.position - commit->gap_bytes - e->committed_position, r);
     e->committed_position = commit->mark.position;
+    atomic_store(&e->commit_ended_ns, ended_ns);
     /* Who leads the next one first: the disk is idle until then. */
     if (!core_aborted(e->core))
         atomic_store(&e->durable_lsn, commit->target_lsn);
@@ -81,29 +82,39 @@ static int lead_locked(struct engine *e, struct commit *commit) REQUIRES_LOCK
     return r;
 }
 
-/* Somebody waits for lsn now.  The commit in flight may cover it (admitted before it began). */
-static void arrive_locked(struct engine *e, uint64_t lsn,
-                          const struct engine_client *who) REQUIRES_LOCK
+/* Somebody waits for lsn now.  The commit in flight may cover it (admitted before it began).
+ * Returns the time. */
+static uint64_t arrive_locked(struct engine *e, uint64_t lsn,
+                              const struct engine_client *who) REQUIRES_LOCK
 {
     uint64_t now_ns = clock_now_ns();
 
-    if (e->committing && lsn <= e->commit_target_lsn)
+    if (e->committing && lsn <= e->commit_target_lsn) {
         batch_arrive_covered(e->batch, who->client, who->connection, now_ns);
-    else if (batch_arrive(e->batch, who->client, who->connection, now_ns))
+        return now_ns;
+    }
+    if (e->gathering)
+        stats_company_locked(who);
+    if (batch_arrive(e->batch, who->client, who->connection, now_ns))
         condition_signal(&e->gather);
+    return now_ns;
 }
 
 /* Holds the next commit back as long as company is worth the wait (batch.h), or until one
  * begins that nobody waited for. */
-static void gather_locked(struct engine *e) REQUIRES_LOCK
+static void gather_locked(struct engine *e, const struct engine_client *who) REQUIRES_LOCK
 {
-    uint64_t until_ns;
+    uint64_t begun_ns = clock_now_ns(), now_ns = begun_ns, until_ns;
 
     e->gathering = true;
     while (!e->committing && !core_aborted(e->core) &&
-           batch_consult(e->batch, clock_now_ns(), &until_ns) == BATCH_WAIT)
+           batch_consult(e->batch, now_ns, &until_ns) == BATCH_WAIT) {
         condition_wait_until(&e->gather, &e->lock, until_ns);
+        now_ns = clock_now_ns();
+    }
     e->gathering = false;
+    if (now_ns != begun_ns)
+        stats_held_locked(who, now_ns - begun_ns);
 }
 
 /* Sleeps until the commit in flight has ended, if it covers lsn, or until the next one has, or
@@ -123,19 +134,22 @@ int engine_commit_wait_release(struct engine *e, uint64_t lsn, const struct engi
 {
     struct commit commit;
     bool gathered = who == NULL;
+    uint64_t arrived_ns = 0;
     int r = core_durable_check(e->core, lsn);
 
     if (r == -EAGAIN && who != NULL)
-        arrive_locked(e, lsn, who);
+        arrived_ns = arrive_locked(e, lsn, who);
     while (r == -EAGAIN) {
         if (e->committing || (e->gathering && who != NULL)) {
             await_commit_release(e, lsn);
-            if (atomic_load(&e->durable_lsn) >= lsn)
+            if (atomic_load(&e->durable_lsn) >= lsn) {
+                stats_durable(e, who, arrived_ns);
                 return 0;
+            }
             lock_acquire(&e->lock);
             gathered = who == NULL;
         } else if (!gathered) {
-            gather_locked(e);
+            gather_locked(e, who);
             gathered = true;
         } else {
             r = core_commit_begin(e->core, &commit, clock_wall_us());
@@ -150,6 +164,8 @@ int engine_commit_wait_release(struct engine *e, uint64_t lsn, const struct engi
         r = core_durable_check(e->core, lsn);
     }
     lock_release(&e->lock);
+    if (r == 0)
+        stats_durable(e, who, arrived_ns);
     return r;
 }
 

@@ -76,6 +76,8 @@ struct engine_disk {
     bool flush_due GUARDED; /* it has bypassed data that is as old as the commit interval */
     LIST_HEAD(, stats_client) clients GUARDED;
     struct stats_requests gone GUARDED; /* counted by clients that are gone */
+    struct stats_commits commits;       /* atomic */
+    uint64_t dirty_ns GUARDED; /* since then something waits, if it does; 0: before this disk */
 };
 
 struct engine {
@@ -97,9 +99,10 @@ struct engine {
 
     struct lock lock;
     struct condition published;
-    struct event durable[2];      /* the end of commit number n: [n % 2] */
-    _Atomic uint64_t durable_lsn; /* all up to it is; behind the core's for a moment */
-    struct condition gather;      /* the leader that holds a commit back */
+    struct event durable[2];          /* the end of commit number n: [n % 2] */
+    _Atomic uint64_t durable_lsn;     /* all up to it is; behind the core's for a moment */
+    _Atomic uint64_t commit_ended_ns; /* the commit that made it so */
+    struct condition gather;          /* the leader that holds a commit back */
     struct condition work;
     struct condition readers;
     struct condition barrier_free;
@@ -283,16 +286,26 @@ void stats_disk_closed_locked(struct engine_disk *d) REQUIRES_LOCK; /* clients a
 void stats_throttled_locked(struct engine *e, const struct engine_client *who,
                             uint64_t ns) REQUIRES_LOCK;
 void stats_commit_locked(struct engine *e, uint64_t ns, int error) REQUIRES_LOCK;
+/* Somebody's flush or change that arrived at a commit then is durable. */
+void stats_durable(struct engine *e, const struct engine_client *who, uint64_t arrived_ns);
+void stats_held_locked(const struct engine_client *who, uint64_t ns) REQUIRES_LOCK;
+void stats_company_locked(const struct engine_client *who) REQUIRES_LOCK;
 void stats_mark_locked(struct engine *e, uint64_t position) REQUIRES_LOCK;
-/* A record was admitted at this place, at request_ns. */
-static inline void stats_admitted_locked(struct engine *e, uint64_t position) REQUIRES_LOCK
+/* A record of this disk was admitted at this place, at request_ns. */
+static inline void stats_admitted_locked(struct engine *e, struct engine_disk *d,
+                                         uint64_t position) REQUIRES_LOCK
 {
+    if (core_image_dirty_bytes(d->image) == 0)
+        d->dirty_ns = e->request_ns;
     if (position >= e->stats.mark_position || e->request_ns >= e->stats.mark_ns)
         stats_mark_locked(e, position);
 }
 /* Recovery found changes, the first one of this time. */
 void stats_recovered_locked(struct engine *e, uint64_t first_us) REQUIRES_LOCK;
 uint64_t stats_oldest_age_locked(struct engine *e) REQUIRES_LOCK;
+/* Nothing of the disk waits for longer than this.  oldest_age_ns is the journal's. */
+uint64_t stats_disk_age_locked(const struct engine_disk *d,
+                               uint64_t oldest_age_ns) REQUIRES_LOCK;
 
 /* Notes a request. */
 static inline void engine_touch_locked(struct engine *e) REQUIRES_LOCK

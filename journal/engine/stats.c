@@ -24,6 +24,41 @@ void stats_requests_add(struct stats_requests *sum, const struct stats_requests 
     add(&sum->errors, &from->errors);
     add(&sum->throttled, &from->throttled);
     add(&sum->throttled_ns, &from->throttled_ns);
+    add(&sum->commit_ns.sum_ns, &from->commit_ns.sum_ns);
+    for (unsigned i = 0; i < STATS_BUCKETS; i++)
+        add(&sum->commit_ns.buckets[i], &from->commit_ns.buckets[i]);
+    add(&sum->held, &from->held);
+    add(&sum->held_ns, &from->held_ns);
+    add(&sum->company, &from->company);
+}
+
+/* ---- durations ---- */
+
+uint64_t stats_times_top(unsigned bucket)
+{
+    return histogram_bucket_top((bucket + 1) * STATS_BUCKET_WIDTH - 1);
+}
+
+uint64_t stats_times_count(const struct stats_times *t)
+{
+    uint64_t count = 0;
+
+    for (unsigned i = 0; i < STATS_BUCKETS; i++)
+        count += t->buckets[i];
+    return count;
+}
+
+uint64_t stats_times_quantile(const struct stats_times *t, double quantile)
+{
+    double rank = quantile * (double)stats_times_count(t);
+    uint64_t seen = 0;
+
+    for (unsigned i = 0; i < STATS_BUCKETS; i++) {
+        seen += t->buckets[i];
+        if (seen > 0 && (double)seen >= rank)
+            return stats_times_top(i);
+    }
+    return 0;
 }
 
 /* ---- clients ---- */
@@ -75,7 +110,46 @@ void stats_disk_closed_locked(struct engine_disk *d)
     stats_requests_add(&d->engine->stats.gone, &d->gone);
 }
 
+/* ---- commits, by whom they answered ---- */
+
+/* Looks before it writes: many are answered by the same commit, at the same time. */
+static void count_commit(struct stats_commits *c, uint64_t ended_ns)
+{
+    if (__atomic_load_n(&c->last_ns, __ATOMIC_RELAXED) != ended_ns &&
+        __atomic_exchange_n(&c->last_ns, ended_ns, __ATOMIC_RELAXED) != ended_ns)
+        stats_add(&c->count, 1);
+}
+
+void stats_durable(struct engine *e, const struct engine_client *who, uint64_t arrived_ns)
+{
+    uint64_t ended_ns = atomic_load(&e->commit_ended_ns), took_ns;
+    struct stats_client *c = who != NULL ? who->stats : NULL;
+
+    if (c == NULL || arrived_ns == 0)
+        return;
+    took_ns = ended_ns > arrived_ns ? ended_ns - arrived_ns : 0;
+    stats_add(&c->requests.commit_ns.sum_ns, took_ns);
+    stats_add(&c->requests.commit_ns.buckets[histogram_bucket_of(took_ns) / STATS_BUCKET_WIDTH],
+              1);
+    count_commit(&c->commits, ended_ns);
+    count_commit(&c->disk->commits, ended_ns);
+}
+
 /* ---- what is counted under the lock ---- */
+
+void stats_held_locked(const struct engine_client *who, uint64_t ns)
+{
+    if (who != NULL && who->stats != NULL) {
+        stats_add(&who->stats->requests.held, 1);
+        stats_add(&who->stats->requests.held_ns, ns);
+    }
+}
+
+void stats_company_locked(const struct engine_client *who)
+{
+    if (who->stats != NULL)
+        stats_add(&who->stats->requests.company, 1);
+}
 
 void stats_throttled_locked(struct engine *e, const struct engine_client *who, uint64_t ns)
 {
@@ -142,6 +216,15 @@ void stats_recovered_locked(struct engine *e, uint64_t first_us)
 
     put_mark(&e->stats, core_tail_position(e->core),
              (int64_t)clock_now_ns() - (int64_t)age_us * 1000);
+}
+
+uint64_t stats_disk_age_locked(const struct engine_disk *d, uint64_t oldest_age_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (d->image == NULL || core_image_dirty_bytes(d->image) == 0)
+        return 0;
+    return now_ns - d->dirty_ns < oldest_age_ns ? now_ns - d->dirty_ns : oldest_age_ns;
 }
 
 uint64_t stats_oldest_age_locked(struct engine *e)

@@ -5,6 +5,10 @@
  * concludes anything from two of them).  A disk's numbers are the sums of its clients', with what
  * those counted who are gone.  What is counted under the engine's lock anyway is a plain number.
  *
+ * How long a flush waited for its commit takes no look at the clock: it begins when the flush
+ * arrived at the commit (batch.h is told that time anyway) and ends when the commit did, which its
+ * leader notes once for all whom it answers.
+ *
  * A client is counted while it has a connection.  All numbers begin with the engine.
  */
 #ifndef JOURNAL_ENGINE_STATS_H
@@ -25,6 +29,20 @@ struct engine_client;
 
 enum stats_kind { STATS_READ, STATS_WRITE, STATS_FLUSH, STATS_TRIM, STATS_ZERO, STATS_KINDS };
 
+/* Durations, in the buckets of histogram.h, 16 of them in one: each is kept to better than 13
+ * percent, in 2 KiB. */
+#define STATS_BUCKET_WIDTH 16u
+#define STATS_BUCKETS (HISTOGRAM_BUCKETS / STATS_BUCKET_WIDTH)
+_Static_assert(HISTOGRAM_BUCKETS % STATS_BUCKET_WIDTH == 0, "whole buckets");
+struct stats_times {
+    uint64_t sum_ns;
+    uint64_t buckets[STATS_BUCKETS];
+};
+
+uint64_t stats_times_count(const struct stats_times *t);
+uint64_t stats_times_top(unsigned bucket); /* the largest value that is counted there */
+uint64_t stats_times_quantile(const struct stats_times *t, double quantile);
+
 struct stats_requests {
     uint64_t count[STATS_KINDS];
     uint64_t bytes[STATS_KINDS];
@@ -32,6 +50,16 @@ struct stats_requests {
     uint64_t errors; /* of any kind; they are in count, too */
     /* Changes that had to wait for space in the journal, and for how long. */
     uint64_t throttled, throttled_ns;
+    /* Flushes and FUA changes that waited for a commit, until it had ended. */
+    struct stats_times commit_ns;
+    uint64_t held, held_ns; /* of these: led a commit that was held back for company */
+    uint64_t company;       /* of these: came while one was held back */
+};
+
+/* Commits that answered at least one of them. */
+struct stats_commits {
+    uint64_t count;
+    uint64_t last_ns; /* when the last of these ended: tells one from the next */
 };
 
 #define STATS_LABEL_BYTES 64
@@ -43,6 +71,7 @@ struct stats_client {
     unsigned connections; /* [engine->lock] */
     char label[STATS_LABEL_BYTES];
     struct stats_requests requests; /* atomic */
+    struct stats_commits commits;   /* atomic */
 };
 
 /* ---- counting ---- */
@@ -114,6 +143,9 @@ struct snapshot_disk {
     int error;    /* -errno: its image can't be written now */
     bool is_lost; /* a barrier failed: it is given up until the next start (P4) */
     uint64_t dirty_bytes;
+    uint64_t oldest_age_ns; /* nothing of it waits for longer */
+    uint64_t home_bytes;    /* that checkpoints wrote */
+    uint64_t commits;
     struct stats_requests requests;
 };
 
@@ -121,6 +153,7 @@ struct snapshot_client {
     unsigned disk; /* index */
     unsigned connections;
     char label[STATS_LABEL_BYTES];
+    uint64_t commits;
     struct stats_requests requests;
 };
 

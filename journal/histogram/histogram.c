@@ -3,7 +3,7 @@
 
 #include "histogram.h"
 
-static unsigned bucket_of(uint64_t value)
+unsigned histogram_bucket_of(uint64_t value)
 {
     unsigned shift;
 
@@ -33,7 +33,7 @@ void histogram_record(struct histogram *h, uint64_t value)
         h->max = value;
     h->count++;
     h->sum += value;
-    h->buckets[bucket_of(value)]++;
+    h->buckets[histogram_bucket_of(value)]++;
 }
 
 uint64_t histogram_quantile(const struct histogram *h, double quantile)

@@ -29,6 +29,9 @@ void histogram_record(struct histogram *h, uint64_t value);
  * the buckets; 0 when nothing was recorded. */
 uint64_t histogram_quantile(const struct histogram *h, double quantile);
 
+/* In which bucket a value is counted. */
+unsigned histogram_bucket_of(uint64_t value);
+
 /* The largest value that is counted in this bucket. */
 uint64_t histogram_bucket_top(unsigned bucket);
 

@@ -2,6 +2,7 @@
 """The control socket's numbers are those of the requests, for each disk and each client, and they stay when
 clients go."""
 import os
+import threading
 
 import nbd
 
@@ -74,6 +75,19 @@ b.flush()
 numbers(control.ask()["bypass"], writes=1, bytes=256 << 10, barriers=barriers + 1)
 numbers({d["name"]: d for d in control.ask()["disks"]}["b.img"], dirty_bytes=7, lost=False)
 
+# Each disk and client knows which commits answered its flushes: here each flush had its own.
+stats = control.ask()
+for row in stats["disks"] + stats["clients"]:
+    flushes = 2 if row.get("disk", row.get("name")) == "a.img" else 1
+    time = row["commit_time"]
+    numbers(row, commits=flushes, held=0, company=0)
+    harness.expect(time["count"] == flushes == sum(n for _, n in time["buckets"]), row)
+    harness.expect(0 < time["p50_ns"] <= time["p99_ns"] <= time["p999_ns"] == time["buckets"][-1][0], time)
+    harness.expect(time["sum_ns"] <= sum(top * n for top, n in time["buckets"]), time)
+for disk in stats["disks"]:
+    numbers(disk, writeback_bytes=0)
+    harness.expect(0 < disk["oldest_ns"] <= stats["journal"]["oldest_ns"], disk, stats["journal"])
+
 # A change that is overwritten is not dirty twice.
 b.pwrite(b"b" * 7, 3)
 numbers({d["name"]: d for d in control.ask()["disks"]}["b.img"], dirty_bytes=10, writes=3)
@@ -101,6 +115,9 @@ while control.ask()["journal"]["dirty_bytes"] > 0 or control.ask()["writeback"][
 stats = control.ask()
 numbers(stats["journal"], oldest_ns=0)
 harness.expect(stats["writeback"]["bytes"] >= 10522 and stats["writeback"]["checkpoints"] >= 1, stats["writeback"])
+disks = {disk["name"]: disk for disk in stats["disks"]}
+numbers(disks["a.img"], oldest_ns=0, dirty_bytes=0, writeback_bytes=10512)
+numbers(disks["b.img"], oldest_ns=0, dirty_bytes=0, writeback_bytes=stats["writeback"]["bytes"] - 10512)
 
 # nbdjournal shows the same.
 text = control.tool("stats", control.path())
@@ -116,3 +133,32 @@ server.start()
 stats = control.ask()
 harness.expect(stats["journal"]["dirty_bytes"] == 100, stats["journal"])
 harness.expect(stats["journal"]["oldest_ns"] > stats["uptime_ns"], "older than the server:", stats["journal"])
+server.stop()
+
+# Several at a time: a commit that was held back is counted for the disk whose flush led it, and each flush that
+# came meanwhile for its own; in all as many as the journal counts.
+server = control.server(None, parameters=["min-batch-time=1000"], start=False)
+server.serves = "dir=" + harness.path("disks")
+server.start()
+
+
+def flush_often(name):
+    handle = server.connect(name)
+    for number in range(100):
+        handle.pwrite(b"h" * 512, number * 512)
+        handle.flush()
+
+
+threads = [threading.Thread(target=flush_often, args=(name,)) for name in ("a.img", "b.img", "a.img", "b.img")]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+stats = control.ask()
+for rows in (stats["disks"], stats["clients"]):
+    numbers(stats["batch"], waits=sum(row["held"] for row in rows), company=sum(row["company"] for row in rows))
+    numbers(stats["commits"], flushes=sum(row["commit_time"]["count"] for row in rows))
+    for row in rows:
+        harness.expect(0 < row["commits"] <= row["commit_time"]["count"] <= 200, row)
+harness.expect(stats["batch"]["waits"] > 0 and stats["batch"]["company"] > 0, "nobody waited:", stats["batch"])
+harness.expect(sum(disk["commits"] for disk in stats["disks"]) >= stats["commits"]["answered"], "each answers a disk", stats)

@@ -90,6 +90,19 @@ try:
                   r"^  test-control-to\[%d\] +[1-9]" % os.getpid(), r"^\?\[31mred\?\.img +0 ", r"^q quit"):
         harness.expect(re.search(regex, text, re.M), regex, "is not on the screen:\n", text)
 
+    # The other columns: how long its flushes wait for their commits, and what waits for the image.
+    tmux("send-keys", "v")
+    text = shown(r"^DISK, CLIENT +commits/s +each +p50 +p99 +p99\.9 +held/s +came/s$", "commits")
+    for name in (r"first\.img", r"  test-control-to\[%d\]" % os.getpid()):
+        shown(r"^%s +[1-9][0-9.k]* +1\.\d\d(?: +\d[0-9.]* [mu]?s){3} +0 +0$" % name, "commits of a row")
+    tmux("send-keys", "v")
+    shown(r"^DISK, CLIENT +dirty +oldest +writeback +throttled/s +for each$", "waiting")
+    shown(r"^first\.img +\d+\.?\d* [KM]iB +\d[0-9.]* [mu]?s +\d.*iB/s|^first\.img +\d.*iB +\d.* s +\d+ B/s +", "waiting of a disk")
+    lines = screen().rstrip("\n").split("\n")
+    harness.expect(len(lines) <= 24 and max(map(len, lines)) <= 80, "not in 80x24:\n", *lines)
+    tmux("send-keys", "v")
+    shown(r"reads/s", "the first columns again")
+
     # Keys.
     tmux("send-keys", "c")
     shown(r"\A(?![\s\S]*test-control-to\[)", "clients hidden")

@@ -38,11 +38,21 @@ expect_offered 'nbdjournal help' "$commands"
 expect_offered nbdjournal "$common" -
 expect_equal 'offered for: nbdjournal che' check "$(offered nbdjournal che)"
 touch 'a journal' other
+mkdir 'a folder'
+python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("a socket")'
 for command in $commands; do
     options=$(sed -n "/^ nbdjournal $command /,/^$/p" "$manual" | grep -oE -- '--[a-z]+' | sort -u || true)
     expect_offered "nbdjournal $command" "$common${options:+
 $options}" -
-    expect_equal "offered for: nbdjournal $command a" 'a journal' "$(offered nbdjournal "$command" a)"
+    case $command in
+        # A running server's, or what is on the way to it.
+        stats | top) wanted='a folder
+a socket' ;;
+        *) wanted='a folder
+a journal
+a socket' ;;
+    esac
+    expect_equal "offered for: nbdjournal $command a" "$wanted" "$(offered nbdjournal "$command" a)"
 done
 expect_equal 'a file behind an option' other "$(offered nbdjournal dump x --image oth)"
 expect_equal 'a file behind an option and =' other "$(offered nbdjournal dump x --image=oth)"

@@ -64,16 +64,18 @@ static json_int_t bucket_top(const json_t *buckets, size_t i)
 }
 
 /* Both lists ascend, and what is in the older one is in the newer one, too. */
-uint64_t rates_commit_quantile(const struct rates *p, double quantile)
+uint64_t rates_quantile(const struct rates *p, const char *path, double quantile)
 {
-    const json_t *now = ask_member(p->now, "commits.time.buckets");
-    const json_t *before = ask_member(p->before, "commits.time.buckets");
-    uint64_t count = rates_growth(p, "commits.time.count"), seen = 0, rank;
+    struct rates times = {.now = ask_member(p->now, path),
+                          .before = ask_member(p->before, path)};
+    const json_t *now = ask_member(times.now, "buckets");
+    const json_t *before = ask_member(times.before, "buckets");
+    uint64_t count = rates_growth(&times, "count"), seen = 0, rank;
     size_t j = 0;
 
     if (count == 0) {
         before = NULL;
-        count = ask_number(p->now, "commits.time.count");
+        count = ask_number(times.now, "count");
     }
     rank = (uint64_t)(quantile * (double)count + 0.999999);
     for (size_t i = 0; i < json_array_size(now); i++) {
@@ -84,4 +86,9 @@ uint64_t rates_commit_quantile(const struct rates *p, double quantile)
             return (uint64_t)bucket_top(now, i);
     }
     return 0;
+}
+
+uint64_t rates_commit_quantile(const struct rates *p, double quantile)
+{
+    return rates_quantile(p, "commits.time", quantile);
 }

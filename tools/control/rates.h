@@ -22,7 +22,9 @@ double rates_per_second(const struct rates *p, const char *path);
 /* The pair of what both answers say about one disk or client: member `list`, the i-th of now. */
 struct rates rates_row(const struct rates *p, const char *list, size_t i);
 
-/* Commit times in between, or of the whole life if there was none. */
-uint64_t rates_commit_quantile(const struct rates *p, double quantile);
+/* Of the durations at this path ("commits.time") in between, or of the whole life if there was
+ * none. */
+uint64_t rates_quantile(const struct rates *p, const char *path, double quantile);
+uint64_t rates_commit_quantile(const struct rates *p, double quantile); /* "commits.time" */
 
 #endif

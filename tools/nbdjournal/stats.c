@@ -11,6 +11,7 @@
 #include "nbdjournal.h"
 #include "prometheus.h"
 #include "report.h"
+#include "socket_argument.h"
 #include "size.h"
 
 #define TIMEOUT_MS 10000
@@ -40,17 +41,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         a->form = key == 'j' ? FORM_JSON : FORM_PROMETHEUS;
         a->form_given = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->socket != NULL)
-            argp_error(state, "one server at a time");
-        a->socket = argument;
-        return 0;
-    case ARGP_KEY_END:
-        if (a->socket == NULL)
-            argp_error(state, "which SOCKET?  That of a server with control=SOCKET");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return socket_argument(key, argument, state, &a->socket);
     }
 }
 
@@ -145,6 +137,38 @@ static void print_row(const char *name, const json_t *o)
            ask_number(o, "errors"));
 }
 
+/* What it waited for, in a second line if there is anything to say. */
+static void print_waits(const json_t *o)
+{
+    char p50[DURATION_TEXT_BYTES], p99[DURATION_TEXT_BYTES], p999[DURATION_TEXT_BYTES];
+    uint64_t commits = ask_number(o, "commits"), flushes = ask_number(o, "commit_time.count");
+
+    if (flushes > 0)
+        printf("    %" PRIu64 " flush%s in %" PRIu64
+               " commit%s: p50 %s, p99 %s, p99.9 %s; %" PRIu64 " held back, %" PRIu64
+               " came along\n",
+               flushes, flushes == 1 ? "" : "es", commits, commits == 1 ? "" : "s",
+               duration_text(ask_number(o, "commit_time.p50_ns"), p50),
+               duration_text(ask_number(o, "commit_time.p99_ns"), p99),
+               duration_text(ask_number(o, "commit_time.p999_ns"), p999), ask_number(o, "held"),
+               ask_number(o, "company"));
+    if (ask_number(o, "throttled") > 0)
+        printf("    throttled: %" PRIu64 " change%s, for %s in all\n",
+               ask_number(o, "throttled"), ask_number(o, "throttled") == 1 ? "" : "s",
+               duration_text(ask_number(o, "throttled_ns"), p50));
+}
+
+static void print_home(const json_t *o)
+{
+    char dirty[SIZE_TEXT_BYTES], home[SIZE_TEXT_BYTES], age[DURATION_TEXT_BYTES];
+
+    printf("    %s waiting%s%s; %s written home\n",
+           size_text(ask_number(o, "dirty_bytes"), dirty),
+           ask_number(o, "oldest_ns") > 0 ? ", for at most " : "",
+           ask_number(o, "oldest_ns") > 0 ? duration_text(ask_number(o, "oldest_ns"), age) : "",
+           size_text(ask_number(o, "writeback_bytes"), home));
+}
+
 static void print_list(const json_t *o, const char *list, const char *title)
 {
     const json_t *rows = json_object_get(o, list), *row;
@@ -164,6 +188,9 @@ static void print_list(const json_t *o, const char *list, const char *title)
         if (client != NULL)
             snprintf(words, sizeof(words), "%s %s", client, name);
         print_row(client != NULL ? words : name, row);
+        print_waits(row);
+        if (client == NULL)
+            print_home(row);
         if (ask_flag(row, "lost"))
             printf("    LOST: every change fails; mend its image's disk, and start the server "
                    "again\n");

@@ -14,6 +14,7 @@
 #include "ask.h"
 #include "nbdjournal.h"
 #include "report.h"
+#include "socket_argument.h"
 #include "top_screen.h"
 
 /* Keys are not looked at while a server that hangs is waited for. */
@@ -55,17 +56,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--interval %s: must be a number of seconds from %g to %g",
                        argument, INTERVAL_MIN, INTERVAL_MAX);
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->socket != NULL)
-            argp_error(state, "one server at a time");
-        a->socket = argument;
-        return 0;
-    case ARGP_KEY_END:
-        if (a->socket == NULL)
-            argp_error(state, "which SOCKET?  That of a server with control=SOCKET");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return socket_argument(key, argument, state, &a->socket);
     }
 }
 
@@ -109,6 +101,9 @@ static bool obey(int key, struct top_view *view)
         break;
     case 'c':
         view->clients = !view->clients;
+        break;
+    case 'v':
+        view->table = (view->table + 1) % TOP_TABLES;
         break;
     case KEY_DOWN:
         view->scroll++; /* bounded by drawing */

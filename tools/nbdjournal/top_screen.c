@@ -13,6 +13,11 @@
  *   a.img                           12      400        20    8.5 MiB/s   2.2 MiB      0
  *     qemu[1234]                    12      400        20    8.5 MiB/s                0
  *
+ * and, in turn, with other columns:
+ *
+ *   DISK, CLIENT             commits/s  each     p50     p99   p99.9  held/s came/s
+ *   DISK, CLIENT                  dirty    oldest  writeback  throttled/s   for each
+ *
  * It fits 80 columns and 24 lines; in fewer what does not fit is cut off. */
 #include <curses.h>
 #include <inttypes.h>
@@ -31,14 +36,31 @@
 #define VALUE_X 11
 #define TABLE_Y 9 /* its head; rows come below */
 
-/* Right edges of the table's columns. */
-enum {
-    READS_X = 33,
-    CHANGES_X = 43,
-    FLUSHES_X = 53,
-    WRITTEN_X = 63,
-    DIRTY_X = 73,
-    ERRORS_X = 80
+/* The columns of a table, by their right edges. */
+#define COLUMNS_MAX 7
+struct column {
+    const char *head;
+    int edge;
+};
+static const struct column columns[TOP_TABLES][COLUMNS_MAX + 1] = {
+    [TOP_REQUESTS] = {{"reads/s", 33},
+                      {"changes/s", 43},
+                      {"flushes/s", 53},
+                      {"written", 63},
+                      {"dirty", 73},
+                      {"errors", 80}},
+    [TOP_COMMITS] = {{"commits/s", 35},
+                     {"each", 41},
+                     {"p50", 49},
+                     {"p99", 57},
+                     {"p99.9", 65},
+                     {"held/s", 73},
+                     {"came/s", 80}},
+    [TOP_WAITING] = {{"dirty", 36},
+                     {"oldest", 46},
+                     {"writeback", 57},
+                     {"throttled/s", 69},
+                     {"for each", 79}},
 };
 #define NAME_WIDTH 26
 
@@ -248,27 +270,93 @@ static bool next_row(struct table *t)
     return t->y < LINES - 1; /* the last line is for the keys */
 }
 
-static void draw_row(struct table *t, const struct rates *row, const char *name, int indent,
-                     bool has_dirty)
+/* What the cells of a row are made in: column i of the table that is shown. */
+struct cells {
+    int y;
+    const struct column *columns;
+};
+
+static void put_cell(const struct cells *c, unsigned i, const char *text)
+{
+    put_right(c->y, c->columns[i].edge, text);
+}
+
+static void put_rate(const struct cells *c, unsigned i, double rate)
+{
+    char text[32];
+
+    put_cell(c, i, rate_text(rate, text));
+}
+
+static void put_duration(const struct cells *c, unsigned i, uint64_t ns)
+{
+    char text[DURATION_TEXT_BYTES];
+
+    put_cell(c, i, ns == 0 ? "-" : duration_text(ns, text));
+}
+
+static void put_requests(const struct cells *c, const struct rates *row, bool is_disk)
 {
     char text[SIZE_TEXT_BYTES + 2];
-    int y;
+
+    put_rate(c, 0, rates_per_second(row, "reads"));
+    put_rate(c, 1,
+             rates_per_second(row, "writes") + rates_per_second(row, "trims") +
+                 rates_per_second(row, "zeroes"));
+    put_rate(c, 2, rates_per_second(row, "flushes"));
+    put_cell(c, 3, bytes_rate_text(rates_per_second(row, "write_bytes"), text));
+    if (is_disk)
+        put_cell(c, 4, bytes_text(ask_number(row->now, "dirty_bytes"), text));
+    snprintf(text, sizeof(text), "%" PRIu64, ask_number(row->now, "errors"));
+    put_cell(c, 5, text);
+}
+
+static void put_commits(const struct cells *c, const struct rates *row)
+{
+    uint64_t commits = rates_growth(row, "commits");
+    char text[32];
+
+    put_rate(c, 0, rates_per_second(row, "commits"));
+    snprintf(text, sizeof(text), "%.2f",
+             commits == 0 ? 0.
+                          : (double)rates_growth(row, "commit_time.count") / (double)commits);
+    put_cell(c, 1, text);
+    put_duration(c, 2, rates_quantile(row, "commit_time", 0.5));
+    put_duration(c, 3, rates_quantile(row, "commit_time", 0.99));
+    put_duration(c, 4, rates_quantile(row, "commit_time", 0.999));
+    put_rate(c, 5, rates_per_second(row, "held"));
+    put_rate(c, 6, rates_per_second(row, "company"));
+}
+
+static void put_waiting(const struct cells *c, const struct rates *row, bool is_disk)
+{
+    char text[SIZE_TEXT_BYTES + 2];
+    uint64_t throttled = rates_growth(row, "throttled");
+
+    if (is_disk) {
+        put_cell(c, 0, bytes_text(ask_number(row->now, "dirty_bytes"), text));
+        put_duration(c, 1, ask_number(row->now, "oldest_ns"));
+        put_cell(c, 2, bytes_rate_text(rates_per_second(row, "writeback_bytes"), text));
+    }
+    put_rate(c, 3, rates_per_second(row, "throttled"));
+    put_duration(c, 4, throttled == 0 ? 0 : rates_growth(row, "throttled_ns") / throttled);
+}
+
+static void draw_row(struct table *t, const struct top_view *view, const struct rates *row,
+                     const char *name, int indent, bool is_disk)
+{
+    struct cells c = {.columns = columns[view->table]};
 
     if (!next_row(t))
         return;
-    y = t->y;
-    put_name(y, indent, name, NAME_WIDTH - indent);
-    put_right(y, READS_X, rate_text(rates_per_second(row, "reads"), text));
-    put_right(y, CHANGES_X,
-              rate_text(rates_per_second(row, "writes") + rates_per_second(row, "trims") +
-                            rates_per_second(row, "zeroes"),
-                        text));
-    put_right(y, FLUSHES_X, rate_text(rates_per_second(row, "flushes"), text));
-    put_right(y, WRITTEN_X, bytes_rate_text(rates_per_second(row, "write_bytes"), text));
-    if (has_dirty)
-        put_right(y, DIRTY_X, bytes_text(ask_number(row->now, "dirty_bytes"), text));
-    snprintf(text, sizeof(text), "%" PRIu64, ask_number(row->now, "errors"));
-    put_right(y, ERRORS_X, text);
+    c.y = t->y;
+    put_name(c.y, indent, name, NAME_WIDTH - indent);
+    if (view->table == TOP_REQUESTS)
+        put_requests(&c, row, is_disk);
+    else if (view->table == TOP_COMMITS)
+        put_commits(&c, row);
+    else
+        put_waiting(&c, row, is_disk);
 }
 
 static void draw_clients(struct table *t, const struct top_view *view, const char *disk)
@@ -280,21 +368,17 @@ static void draw_clients(struct table *t, const struct top_view *view, const cha
         const char *of = ask_text(row.now, "disk");
 
         if (of != NULL && strcmp(of, disk) == 0)
-            draw_row(t, &row, ask_text(row.now, "client"), 2, false);
+            draw_row(t, view, &row, ask_text(row.now, "client"), 2, false);
     }
 }
 
-static void draw_table_head(void)
+static void draw_table_head(const struct top_view *view)
 {
     attron(A_BOLD | A_UNDERLINE);
     mvhline(TABLE_Y, 0, ' ', COLS);
     mvaddstr(TABLE_Y, 0, "DISK, CLIENT");
-    put_right(TABLE_Y, READS_X, "reads/s");
-    put_right(TABLE_Y, CHANGES_X, "changes/s");
-    put_right(TABLE_Y, FLUSHES_X, "flushes/s");
-    put_right(TABLE_Y, WRITTEN_X, "written");
-    put_right(TABLE_Y, DIRTY_X, "dirty");
-    put_right(TABLE_Y, ERRORS_X, "errors");
+    for (const struct column *c = columns[view->table]; c->head != NULL; c++)
+        put_right(TABLE_Y, c->edge, c->head);
     attroff(A_BOLD | A_UNDERLINE);
 }
 
@@ -303,13 +387,13 @@ static void draw_table(struct top_view *view)
     const json_t *disks = ask_member(view->pair.now, "disks");
     struct table t = {.y = TABLE_Y, .skip = view->scroll};
 
-    draw_table_head();
+    draw_table_head(view);
     for (size_t i = 0; i < json_array_size(disks); i++) {
         struct rates row = rates_row(&view->pair, "disks", i);
         const char *name = ask_text(row.now, "name"), *error = ask_text(row.now, "error");
         char words[128];
 
-        draw_row(&t, &row, name != NULL && *name != '\0' ? name : "(the image)", 0, true);
+        draw_row(&t, view, &row, name != NULL && *name != '\0' ? name : "(the image)", 0, true);
         if ((error != NULL || ask_flag(row.now, "lost")) && next_row(&t)) {
             snprintf(words, sizeof(words), "%s%s",
                      ask_flag(row.now, "lost") ? "LOST: every change fails until the next start"
@@ -338,7 +422,8 @@ void top_screen_draw(struct top_view *view)
         draw_table(view);
     }
     mvhline(LINES - 1, 0, ' ', COLS);
-    mvaddnstr(LINES - 1, 0, "q quit   p pause   c clients   up, down: scroll", COLS - 1);
+    mvaddnstr(LINES - 1, 0, "q quit   p pause   c clients   v other columns   up, down: scroll",
+              COLS - 1);
     if (view->trouble != NULL) {
         attron(A_REVERSE);
         mvhline(8, 0, ' ', COLS);

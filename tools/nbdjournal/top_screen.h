@@ -7,12 +7,21 @@
 
 #include "rates.h"
 
+/* What the columns say of disks and clients. */
+enum top_table {
+    TOP_REQUESTS,
+    TOP_COMMITS, /* that answered them */
+    TOP_WAITING, /* to be written home, and for space */
+    TOP_TABLES
+};
+
 struct top_view {
     const char *socket;
     struct rates pair;   /* now NULL: no answer yet */
     const char *trouble; /* why there is no newer one; NULL: there is */
     bool clients;        /* are listed below their disks */
     bool paused;
+    enum top_table table;
     unsigned scroll; /* rows of the table that are above the screen; bounded by drawing */
 };
 
