@@ -5,7 +5,9 @@
 #   run_guest                  boots it and waits for its end; its console is in the file "console"
 #
 # Before make_guest, guest_modules and guest_programs may name more of the kernel's modules and of the
-# programs; programs are in the guest's /programs.  Or the server is reached by the guest's own kernel:
+# programs; programs are in the guest's /programs.  What lies in the folder "guest" already comes along,
+# and guest_init is what runs in the end as process 1, and has to run /run-work.  Or the server is reached
+# by the guest's own kernel:
 #
 #   requires_nbd_guest         adds what it takes: nbd.ko, nbd-client, nbd-keep, a network
 #   start_network_server [PARAMETER...]   on a port of 127.0.0.1, always the same
@@ -26,6 +28,7 @@ requires_vm() {
 
 guest_modules=
 guest_programs=
+guest_init=/run-work
 
 requires_nbd_guest() {
     local keep=$JOURNAL_BUILD/tests/e2e/nbd-keep
@@ -78,7 +81,13 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 . /load
-if ifconfig eth0 10.0.2.15 2>/dev/null; then
+ifconfig eth0 10.0.2.15 2>/dev/null
+exec $guest_init
+END
+    cat >guest/run-work <<END
+#!/bin/busybox sh
+export PATH=/bin
+if ifconfig eth0 >/dev/null 2>&1; then
     export SERVER="10.0.2.2 \$(sed -n 's/.*server_port=\([0-9]*\).*/\1/p' /proc/cmdline)"
 fi
 sh -eu /work && echo GUEST: done || echo GUEST: failed
@@ -86,7 +95,7 @@ sh -eu /work && echo GUEST: done || echo GUEST: failed
 dmesg | grep -E 'I/O error|Buffer I/O|EXT4-fs (error|warning)|hung task|BUG: ' && echo GUEST: errors
 poweroff -f
 END
-    chmod +x guest/init
+    chmod +x guest/init guest/run-work
     echo "$1" >guest/work
     (cd guest && find . | cpio -o -H newc --quiet) >initramfs
     rm -rf guest
