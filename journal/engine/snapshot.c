@@ -24,7 +24,7 @@ static int take_disk_locked(const struct engine_disk *d, struct snapshot *s) REQ
         .dirty_bytes = d->image != NULL ? core_image_dirty_bytes(d->image) : 0,
         .oldest_age_ns = stats_disk_age_locked(d, s->oldest_age_ns),
         .home_bytes = d->image != NULL ? core_image_home_bytes(d->image) : 0,
-        .commits = d->commits.count,
+        .commits = stats_commits_count(&d->commits),
         .requests = d->gone,
     };
     s->disk_count++;
@@ -35,8 +35,9 @@ static void take_client(const struct stats_client *c, struct snapshot *s, unsign
 {
     struct snapshot_client *to = &s->clients[s->client_count++];
 
-    *to = (struct snapshot_client){
-        .disk = disk, .connections = c->connections, .commits = c->commits.count};
+    *to = (struct snapshot_client){.disk = disk,
+                                   .connections = c->connections,
+                                   .commits = stats_commits_count(&c->commits)};
     memcpy(to->label, c->label, sizeof(to->label));
     stats_requests_add(&to->requests, &c->requests);
 }

@@ -62,6 +62,11 @@ struct stats_commits {
     uint64_t last_ns; /* when the last of these ended: tells one from the next */
 };
 
+static inline uint64_t stats_commits_count(const struct stats_commits *c)
+{
+    return __atomic_load_n(&c->count, __ATOMIC_RELAXED);
+}
+
 #define STATS_LABEL_BYTES 64
 
 struct stats_client {
