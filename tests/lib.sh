@@ -99,6 +99,23 @@ requires_root() {
     [ "$(id -u)" = 0 ] || skip 'needs root'
 }
 
+# From now on nbdkit finds the plugin, and the shell our tools, as if they were installed.
+commands_by_name() {
+    mkdir "$dir/bin"
+    cat >"$dir/bin/nbdkit" <<END
+#!/bin/bash
+for word; do
+    shift
+    [ "\$word" != journal ] || word=$plugin
+    set -- "\$@" "\$word"
+done
+exec $(command -v nbdkit) "\$@"
+END
+    chmod +x "$dir/bin/nbdkit"
+    ln -s "$nbdjournal" "$JOURNAL_BUILD/tools/nbdload/nbdload" "$dir/bin/"
+    PATH=$dir/bin:$PATH
+}
+
 # Remembers a command for the end of the test; the last one runs first.
 on_exit() {
     cleanups=("$*" ${cleanups[@]+"${cleanups[@]}"})

@@ -90,7 +90,7 @@ export PATH=/bin
 if ifconfig eth0 >/dev/null 2>&1; then
     export SERVER="10.0.2.2 \$(sed -n 's/.*server_port=\([0-9]*\).*/\1/p' /proc/cmdline)"
 fi
-sh -eu /work && echo GUEST: done || echo GUEST: failed
+sh -eu /work </dev/null && echo GUEST: done || echo GUEST: failed
 # Anything that the kernel found wrong with its disk.
 dmesg | grep -E 'I/O error|Buffer I/O|EXT4-fs (error|warning)|hung task|BUG: ' && echo GUEST: errors
 poweroff -f
