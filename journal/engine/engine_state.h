@@ -160,7 +160,8 @@ struct engine {
     uint8_t *copy_buffer;
     uint64_t loaded_from GUARDED, loaded_to GUARDED; /* of the ring, for the checkpoint */
     bool checkpoint_running GUARDED;
-    uint64_t writeback_retry_ns GUARDED; /* not before, after an error */
+    uint64_t writeback_retry_ns GUARDED; /* not before, after an error, unless it */
+    bool writeback_gains GUARDED;        /* moved the tail and others want it moved again */
     uint64_t prewrite_ns GUARDED;        /* next piece of the first lap not before */
     uint64_t stop_deadline_ns GUARDED;   /* STOPPING: leave what is left then */
 

@@ -452,7 +452,7 @@ static bool checkpoint_due_locked(const struct engine *e) REQUIRES_LOCK
 /* Does one piece of work if one is due; else returns when one may be due. */
 static void work_locked(struct engine *e) REQUIRES_LOCK
 {
-    uint64_t now_ns = clock_now_ns();
+    uint64_t now_ns = clock_now_ns(), tail;
     int r;
 
     if (e->life != ENGINE_ACTIVE) {
@@ -460,13 +460,17 @@ static void work_locked(struct engine *e) REQUIRES_LOCK
     } else if (engine_flush_due_locked(e)) {
         return;
     } else if (checkpoint_due_locked(e)) {
-        if (now_ns < e->writeback_retry_ns) {
+        /* An image that fails is carried: the others need not wait until it is tried again. */
+        if (now_ns < e->writeback_retry_ns &&
+            !(e->writeback_gains && core_checkpoint_wanted(e->core))) {
             condition_wait_until(&e->work, &e->lock, e->writeback_retry_ns);
             return;
         }
+        tail = core_tail_position(e->core);
         lock_release(&e->lock);
         r = writeback_checkpoint(e, false, NULL);
         lock_acquire(&e->lock);
+        e->writeback_gains = core_tail_position(e->core) != tail;
         if (r < 0) {
             e->writeback_retry_ns = clock_now_ns() + ENGINE_RETRY_NS;
         } else {
