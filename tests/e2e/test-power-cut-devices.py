@@ -11,7 +11,7 @@ import power
 import recorded
 
 seed = int(os.environ.get("JOURNAL_TEST_SEED") or random.randrange(1 << 32))
-rounds = int(os.environ.get("JOURNAL_TEST_ROUNDS") or 8)
+rounds = int(os.environ.get("JOURNAL_TEST_ROUNDS") or 60)
 print(f"JOURNAL_TEST_SEED={seed}", flush=True)
 rng = random.Random(seed)
 
@@ -33,7 +33,7 @@ server = machine.server
 server.start()
 model = recorded.Disk(server, seed=rng.random(), largest=65535)
 for number in range(rounds):
-    timer = machine.cut_after(rng.choice((rng.uniform(0, 0.3), rng.uniform(0, 2))))
+    timer = machine.cut_after(rng.choice((rng.uniform(0, 0.2), rng.uniform(0, 0.2), rng.uniform(0, 0.2), rng.uniform(0, 1))))
     machine.until_cut(forever)
     timer.join()
     machine.boot_again()

@@ -5,7 +5,7 @@
 #   vm_killed SIZE MODULE 'MAKE' 'CHECK'    commands for /dev/vda; MODULE is the file system's name
 
 vm_killed() {
-    local size=$1 type=$2 make=$3 check=$4 kinds kind
+    local size=$1 type=$2 make=$3 check=$4 kind n
     local seed=${JOURNAL_TEST_SEED-$RANDOM}
     echo "JOURNAL_TEST_SEED=$seed"
     RANDOM=$seed
@@ -54,10 +54,13 @@ umount /mnt
     start_server
     : >ledger
     committed=0
-    # Each twice, and in the end one that nobody disturbs.
-    for kind in $(printf '%s\n' guest guest server server both both | shuf --random-source=<(yes "$seed")) nobody; do
-        _round "$kind"
+    # Each of them, and in the end one that nobody disturbs.
+    for ((n = ${JOURNAL_TEST_ROUNDS-1}; n > 0; n--)); do
+        for kind in $(printf '%s\n' guest server both | shuf --random-source=<(yes "$seed$n")); do
+            _round "$kind"
+        done
     done
+    _round nobody
     stop_server
 }
 
