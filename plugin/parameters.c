@@ -263,7 +263,7 @@ void plugin_config_free(void)
 
 void plugin_dump(void)
 {
-    printf("journal_format_version=%u\n", FORMAT_VERSION);
+    printf("journal_format_version=%d\n", FORMAT_VERSION);
     printf("journal_features=fua,flush,trim,zero,fast-zero,extents,cache,multi-conn,dir,"
            "control\n");
     printf("journal_size_min=%" PRIu64 "\n", FORMAT_JOURNAL_MIN);

@@ -124,7 +124,7 @@ static void print_row(const char *name, const json_t *o)
     char size[SIZE_TEXT_BYTES], text[25];
     size_t n = 0;
 
-    for (; name[n] != '\0' && n < sizeof(text) - 1; n++) {
+    for (; n < sizeof(text) - 1 && name[n] != '\0'; n++) {
         unsigned char c = (unsigned char)name[n];
 
         text[n] = c < ' ' || c == 0x7f ? '?' : (char)c;
