@@ -110,7 +110,8 @@ struct plugin_client *plugin_client_new(struct engine_disk *disk, const char *ex
     char label[STATS_LABEL_BYTES];
 
     if (client == NULL) {
-        nbdkit_error("the client is refused: out of memory");
+        nbdkit_error("a client of export '%s' is refused: out of memory: it may try again",
+                     export);
         engine_disk_close(disk);
         return NULL;
     }
@@ -119,7 +120,8 @@ struct plugin_client *plugin_client_new(struct engine_disk *disk, const char *ex
     client->disk = disk;
     client->may_write = may_write;
     if (stats_connect(disk, label, &client->who) < 0) {
-        nbdkit_error("the client is refused: out of memory");
+        nbdkit_error("a client of export '%s' is refused: out of memory: it may try again",
+                     export);
         engine_disk_close(disk);
         free(client);
         return NULL;

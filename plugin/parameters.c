@@ -239,7 +239,8 @@ int plugin_config_complete(void)
         return -1;
     }
     if (plugin_config.batch.min_us > plugin_config.batch.max_us) {
-        nbdkit_error("min-batch-time=%" PRIu64 " is above max-batch-time=%" PRIu64,
+        nbdkit_error("min-batch-time=%" PRIu64 " is above max-batch-time=%" PRIu64
+                     ": lower the one or raise the other",
                      plugin_config.batch.min_us, plugin_config.batch.max_us);
         return -1;
     }

@@ -358,7 +358,8 @@ static int create_on_device(const char *path, uint64_t journal_bytes, bool force
     if (e < 0)
         goto out;
     if (journal_bytes > s->size) {
-        report_error("can't create a journal of %llu bytes on %s: it has %llu",
+        report_error("can't create a journal of %llu bytes on %s: it has %llu; choose a "
+                     "smaller size, or none for all of it",
                      (unsigned long long)journal_bytes, path, (unsigned long long)s->size);
         e = -EINVAL;
         goto out;

@@ -193,7 +193,7 @@ int folder_open_image(const struct folder *folder, const char *name, struct stor
         return r;
     /* After opening: now it can't become another file. */
     if (is_journal(folder, name)) {
-        report_error("%s is a journal, not an image", label);
+        report_error("%s is a journal, not an image: name the image's export", label);
         storage_close(*out);
         *out = NULL;
         return -EINVAL;

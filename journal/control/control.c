@@ -103,7 +103,7 @@ static bool send_more(struct connection *c)
 static bool begin_answer(struct connection *c, char *text)
 {
     if (text == NULL) {
-        report_error("the control socket's client is dropped: out of memory");
+        report_error("control socket: a client is dropped: %s", report_reason(ENOMEM));
         connection_drop(c);
         return false;
     }

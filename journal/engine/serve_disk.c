@@ -60,7 +60,10 @@ int engine_random_uuid(uint8_t uuid[FORMAT_UUID_BYTES])
         n = getrandom(uuid, FORMAT_UUID_BYTES, 0);
     while (n < 0 && errno == EINTR);
     if (n != (ssize_t)FORMAT_UUID_BYTES) {
-        report_error("no random bytes for a UUID: %s", strerror(n < 0 ? errno : EIO));
+        report_error(
+            "the kernel gives no random bytes for a UUID: %s; is getrandom(2) forbidden here "
+            "(seccomp)?",
+            strerror(n < 0 ? errno : EIO));
         return -EIO;
     }
     return 0;

@@ -87,7 +87,7 @@ static int open_or_create_journal(const struct engine_config *config, struct sto
     }
     if (errno != ENOENT) {
         r = -errno;
-        report_error("journal %s: %s", path, report_reason(-r));
+        report_error("can't look for the journal %s: %s", path, report_reason(-r));
         return r;
     }
     r = image_mark_read(image, &mark);
@@ -130,7 +130,7 @@ static int open_or_create_folder_journal(struct engine *e, const struct engine_c
         return journal_open(&e->journal, path, ATTACH_SERVE);
     if (errno != ENOENT) {
         r = -errno;
-        report_error("journal %s: %s", path, report_reason(-r));
+        report_error("can't look for the journal %s: %s", path, report_reason(-r));
         return r;
     }
     if (config->recover == ENGINE_RECOVER_ONLY_CHECK) {
@@ -396,7 +396,7 @@ static int finish_open(struct engine *e, struct storage *image,
     int r = build(e, image);
 
     if (r == -ENOMEM && e->core == NULL)
-        report_error("not enough memory to open journal and image");
+        report_error("can't open %s: %s", engine_served(e), report_reason(ENOMEM));
     if (r == 0 && e->config.recover == ENGINE_RECOVER_ONLY_CHECK) {
         report_info("%s and %s journal are in order", engine_served(e),
                     e->folder == NULL ? "its" : "their");

@@ -76,7 +76,7 @@ int engine_start(struct engine *e)
     return 0;
 
 err:
-    report_error("can't start the journal's threads: %s", report_reason(-r));
+    report_error("can't start the threads of %s: %s", engine_served(e), report_reason(-r));
     return r; /* engine_close ends what was begun */
 }
 

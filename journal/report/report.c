@@ -58,6 +58,8 @@ static const char *way_out(int error)
     case EMFILE:
     case ENFILE:
         return "allow more open files (ulimit -n)";
+    case EAGAIN:
+        return "too many threads or processes: allow more (ulimit -u, TasksMax=)";
     case ENOMEM:
         return "free some memory, and try again";
     case EIO:

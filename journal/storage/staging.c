@@ -248,7 +248,7 @@ static int check_length(const struct staging *g)
     if (length >= 0 && (uint64_t)length < g->storage.size) {
         report_error(
             "journal %s was truncated to %llu bytes by somebody while it is in use (it "
-            "had %llu)",
+            "had %llu): give it back its size and start again",
             g->storage.name, (unsigned long long)length, (unsigned long long)g->storage.size);
         return -EIO;
     }
@@ -459,7 +459,9 @@ int staging_attach(struct storage **journal, const struct superblock *sb,
     }
 out:
     if (r < 0)
-        report_error("%s: %s: %s", (*journal)->name, g->path, strerror(-r));
+        report_error(
+            "journal %s: the memory file with its newest records, %s, can't be read: %s",
+            (*journal)->name, g->path, report_reason(-r));
     if (fd >= 0)
         close(fd);
     if (g != NULL)

@@ -139,9 +139,10 @@ static int file_still_reaches(struct file_storage *f, uint64_t end)
     if ((uint64_t)length >= end)
         return 0;
     if (!atomic_exchange(&f->shrunk_said, true))
-        report_error("%s was truncated to %llu bytes by somebody while it is in use (it had "
-                     "%llu): what lies beyond fails from now on",
-                     f->path, (unsigned long long)length, (unsigned long long)f->storage.size);
+        report_error(
+            "%s was truncated to %llu bytes by somebody while it is in use (it had "
+            "%llu): what lies beyond fails from now on; give it back its size and start again",
+            f->path, (unsigned long long)length, (unsigned long long)f->storage.size);
     return -EIO;
 }
 

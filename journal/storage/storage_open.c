@@ -285,7 +285,9 @@ static int open_and_lock(const struct wish *wish, bool *read_only, struct stat *
         if (fd != -EAGAIN)
             return fd;
     }
-    report_error("%s %s keeps being replaced while it is opened", wish->role, wish->path);
+    report_error("%s %s keeps being replaced while it is opened: find out by whom, and try "
+                 "again",
+                 wish->role, wish->path);
     return -EBUSY;
 }
 

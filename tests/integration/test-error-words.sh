@@ -35,6 +35,7 @@ says no/j 'No such file' 'check the path' "$nbdjournal" create no/j --size 1M
 says 5x 'is no size' '64M' "$nbdjournal" create new --size 5x
 says journal-size=5x 'is no size' '64M' serve file="$image" journal-size=5x
 says 'file= and dir=' 'exclude' 'say file=IMAGE' serve file="$image" dir="$dir"
+says min-batch-time=9 'is above max-batch-time=5' 'raise the other' serve file="$image" min-batch-time=9 max-batch-time=5
 says "'9'" 'it knows no image' 'nbdjournal info' "$nbdjournal" dump locked/j --image 9
 says no.sock 'there is none' 'control=' "$nbdjournal" stats no.sock
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
@@ -42,3 +43,6 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     says "$dir/locked/j" 'Permission denied' 'run this as its owner' $as_nobody "$nbdjournal" info "$dir/locked/j"
     says 'file=' 'Permission denied' 'owner' $as_nobody nbdkit -f -U "$socket" "$plugin" file="$dir/locked/disk.img"
 fi
+# What can hardly be made to happen has its words all the same: whose memory, and then what.
+! grep -rnE '(report|nbdkit)_error\("[^"%]*(out of|not enough) memory' "$JOURNAL_SOURCE"/{journal,plugin,tools/nbdjournal} ||
+    fail 'these do not say for what'

@@ -233,7 +233,7 @@ static enum tool_exit take_over(struct adopt *d)
     int r = 0;
 
     if (table == NULL) {
-        report_error("out of memory");
+        report_error("%s: %s", jf->storage->name, report_reason(ENOMEM));
         return TOOL_FAILED;
     }
     memcpy(table, sb.images, sb.image_count * sizeof(*table));

@@ -129,7 +129,7 @@ static void print_check(const struct survey *s)
         printf("%s: %s\n", name, describe_state(s->state));
 }
 
-static enum tool_exit state_exit(enum journal_state state)
+static enum tool_exit state_exit(enum journal_state state, const char *name)
 {
     switch (state) {
     case JOURNAL_CLEAN:
@@ -139,8 +139,10 @@ static enum tool_exit state_exit(enum journal_state state)
     case JOURNAL_DAMAGED:
         return TOOL_DAMAGED;
     case JOURNAL_MOVING:
-        report_error("the journal is in use and moves faster than it can be checked: try "
-                     "again, or stop its server");
+        report_error(
+            "%s is in use and moves faster than it can be checked: try again, or stop its "
+            "server",
+            name);
         return TOOL_FAILED;
     }
     return TOOL_FAILED;
@@ -178,7 +180,7 @@ static enum tool_exit check(struct survey *s, const struct check_arguments *a)
         goto out;
     if (!a->json)
         print_check(s);
-    result = state_exit(s->state);
+    result = state_exit(s->state, s->jf.storage->name);
     images = check_images(s, a, list);
     if (images > result)
         result = images;

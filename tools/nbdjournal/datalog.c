@@ -81,7 +81,7 @@ static int read_payload(struct datalog *log, const struct record *record)
     if (record->payload_bytes > log->payload_room) {
         larger = realloc(log->payload, record->payload_bytes);
         if (larger == NULL) {
-            report_error("datalog: out of memory");
+            report_error("%s: %s", log->jf->storage->name, report_reason(ENOMEM));
             return -ENOMEM;
         }
         log->payload = larger;
@@ -97,7 +97,8 @@ static int read_payload(struct datalog *log, const struct record *record)
         record->payload_sum)
         return 0;
     report_error("%s: record %" PRIu64 " changed while it was read%s", log->jf->storage->name,
-                 record->lsn, log->jf->in_use ? ": its server is at work" : "");
+                 record->lsn,
+                 log->jf->in_use ? ": its server is at work; try again, or stop it" : "");
     return -EAGAIN;
 }
 

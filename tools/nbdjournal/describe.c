@@ -1,4 +1,5 @@
 /* describe: see describe.h. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <libgen.h>
@@ -373,6 +374,7 @@ enum tool_exit describe_json_print(json_t *object, size_t flags)
     putchar('\n');
     if (r == 0)
         return TOOL_OK;
-    report_error(object == NULL ? "out of memory" : "standard output can't be written");
+    report_error("standard output: %s",
+                 object == NULL ? report_reason(ENOMEM) : "it can't be written");
     return TOOL_FAILED;
 }

@@ -180,7 +180,7 @@ enum tool_exit drain_open(struct drain *d, struct survey *survey, char *const *p
     d->images = calloc(path_count + sb->image_count + 1, sizeof(*d->images));
     d->buffer = malloc(CHECKPOINT_BYTES);
     if (d->images == NULL || d->buffer == NULL) {
-        report_error("out of memory");
+        report_error("%s: %s", survey->jf.storage->name, report_reason(ENOMEM));
         return TOOL_FAILED;
     }
     for (size_t i = 0; i < path_count && result == TOOL_OK; i++)
@@ -318,7 +318,7 @@ static int checkpoint(struct drain *d)
     int r;
 
     if (step == NULL) {
-        report_error("out of memory");
+        report_error("%s: %s", d->survey->jf.storage->name, report_reason(ENOMEM));
         return -ENOMEM;
     }
     r = core_checkpoint_begin(d->core, true);
@@ -352,7 +352,7 @@ static enum tool_exit recover(struct drain *d, uint64_t to_lsn, struct recovery_
     s->core = NULL;
     r = core_create(&d->core, &s->jf.sb, s->jf.sb.ring_bytes + (1u << 20));
     if (r < 0) {
-        report_error("out of memory");
+        report_error("%s: %s", s->jf.storage->name, report_reason(ENOMEM));
         return TOOL_FAILED;
     }
     progress_begin("reading");
@@ -463,7 +463,10 @@ enum tool_exit drain_run(struct drain *d, uint64_t to_lsn)
     if (to_lsn < d->survey->result.cut.lsn || d->survey->state == JOURNAL_DAMAGED) {
         r = core_cut(d->core);
         if (r < 0) {
-            report_error("%s: its sequence numbers are used up", d->survey->jf.storage->name);
+            report_error(
+                "%s: its sequence numbers are used up: replay it without --to, then make a new "
+                "journal",
+                d->survey->jf.storage->name);
             return TOOL_FAILED;
         }
     }

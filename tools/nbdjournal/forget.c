@@ -161,7 +161,7 @@ static int drop_entry(struct survey *s, uint32_t index)
     int r = -EOVERFLOW;
 
     if (table == NULL) {
-        report_error("out of memory");
+        report_error("%s: %s", jf->storage->name, report_reason(ENOMEM));
         return -ENOMEM;
     }
     sb.images = table;

@@ -17,7 +17,7 @@ int super_write(struct journal_file *jf, struct superblock *sb)
     int r = -ENOMEM;
 
     if (bytes == NULL) {
-        report_error("out of memory");
+        report_error("%s: %s", jf->storage->name, report_reason(ENOMEM));
         return r;
     }
     clock_gettime(CLOCK_REALTIME, &now);

@@ -31,7 +31,7 @@ static int counters_create(struct survey *s)
     free(s->images);
     s->images = calloc(s->jf.sb.image_count + 1, sizeof(*s->images));
     if (s->images == NULL) {
-        report_error("out of memory");
+        report_error("%s: %s", s->jf.storage->name, report_reason(ENOMEM));
         return -ENOMEM;
     }
     for (uint32_t i = 0; i < s->jf.sb.image_count; i++)
@@ -105,7 +105,7 @@ static int make_core(struct survey *s)
     }
     r = core_create(&s->core, &sb, sb.ring_bytes + (1u << 20));
     if (r < 0)
-        report_error("out of memory");
+        report_error("%s: %s", s->jf.storage->name, report_reason(ENOMEM));
     return r;
 }
 
@@ -164,7 +164,7 @@ static int look_again(struct survey *s)
     int r = -ENOMEM;
 
     if (path == NULL) {
-        report_error("out of memory");
+        report_error("%s: %s", s->jf.storage->name, report_reason(ENOMEM));
         return r;
     }
     nanosleep(&pause, NULL);
