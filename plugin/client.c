@@ -1,10 +1,9 @@
 /* client: who is behind a connection.
  *
  * Several connections of one peer are one client: on TCP those from one address (the port is
- * the
- * connection's), on a Unix socket those of one process.  It steers how long a commit waits
- * for company, and
- * statistics; safety never depends on it, so what a peer could fake does no harm.
+ * the connection's), on a Unix socket those of one process.  It steers how long a commit waits
+ * for company, and statistics; safety never depends on it, so what a peer could fake does no
+ * harm.
  */
 #include <arpa/inet.h>
 #include <inttypes.h>

@@ -256,9 +256,8 @@ struct commit {
 /* Starts a commit of everything admitted so far.
  *   0        the caller leads: write the seal if any, core_append_copied(&seal); when
  *            core_commit_ready: while core_commit_submit gives a range, storage_submit it
- *            without
- *            the lock and core_submit_end; then, without the lock, one barrier of the journal;
- *            then core_commit_end
+ *            without the lock and core_submit_end; then, without the lock, one barrier of the
+ *            journal; then core_commit_end
  *   1        nothing to commit
  *   -EBUSY   one is in flight (only one at a time: DESIGN 5.17)
  *   -EIO     aborted */
@@ -364,8 +363,7 @@ int core_checkpoint_begin(struct core *c, bool clean);
 int core_checkpoint_next(struct core *c, struct checkpoint_step *step, uint64_t now_us);
 
 /* For STEP_CARRY: read the bytes of segments[0] (READ_JOURNAL) from the ring, then this, with
- * their
- * checksum (0 for others).
+ * their checksum (0 for others).
  *   0        appends them again: copy the record, core_append_copied, then step_end with its
  *            result
  *   1        a newer version has come: step_end with 0

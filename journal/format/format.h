@@ -199,12 +199,9 @@ uint64_t format_sum(uint64_t seed, const void *bytes, size_t count);
 uint32_t format_atomic_max(uint64_t ring_bytes);
 
 /* An lsn beyond that of every record that may stand in a ring with this tail, whose last
- * writable
- * open was `epoch`: found by recovery, cut off by one, or damaged.  In each epoch at most one
- * ring
- * of records was written, and each began with a jump of as many lsns for every epoch that it
- * left
- * behind.  UINT64_MAX: there is none. */
+ * writable open was `epoch`: found by recovery, cut off by one, or damaged.  In each epoch at
+ * most one ring of records was written, and each began with a jump of as many lsns for every
+ * epoch that it left behind.  UINT64_MAX: there is none. */
 uint64_t format_lsn_beyond(const struct ring_mark *tail, uint32_t epoch, uint64_t ring_bytes);
 
 /* Ring space of a record with this payload, without gap. */

@@ -1,8 +1,7 @@
 /* holder: see holder.h.
  *
  * The kernel does not tell who holds a lock when it refuses ours.  /proc/locks names the
- * process
- * that took it, which after a fork (a daemon) is often gone.  So the descriptors of all
+ * process that took it, which after a fork (a daemon) is often gone.  So the descriptors of all
  * processes are looked through, and their fdinfo says which of them bear a lock.
  */
 #include <ctype.h>

@@ -63,10 +63,9 @@ int staging_settle(struct storage *journal, uint64_t position);
 /* Starts staging for a new epoch at virtual position `start` (the head).  *journal is replaced
  * by a storage that stages; what staging_attach made stays valid, for those who are reading
  * through it, until the new one is closed.  *bytes and boot are for core_staging_set.  If this
- * journal or machine can't (no O_DIRECT, no room in /dev/shm; one report_info line): *bytes
- * is 0
- * and *journal as it was; it may be written, and passes everything on to the file.  0 or -errno
- * (reported). */
+ * journal or machine can't (no O_DIRECT, no room in /dev/shm; one report_info line): *bytes is
+ * 0 and *journal as it was; it may be written, and passes everything on to the file.  0 or
+ * -errno (reported). */
 int staging_begin(struct storage **journal, const struct superblock *sb, uint32_t epoch,
                   uint64_t start, uint64_t *bytes, uint8_t boot[FORMAT_UUID_BYTES]);
 

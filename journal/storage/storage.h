@@ -64,9 +64,8 @@ struct storage {
     bool is_rotational;
     /* smallest unit that is written without read-modify-write: 512..65536 */
     uint32_t block_bytes;
-    /* The same file with O_DIRECT, for writing if that is allowed; -1 if there is no such
-     * thing.  Opened
-     * early: later this process may have given up the right to (nbdkit -u). */
+    /* The same file with O_DIRECT, for writing if that is allowed; -1 if there is no such thing.
+     * Opened early: later this process may have given up the right to (nbdkit -u). */
     int direct_fd;
     int fd; /* -1 if there is none (remote, simulated) */
 };
