@@ -164,10 +164,8 @@ static bool load_next(struct core *c, struct checkpoint_step *step)
         return false;
     if (end > k->load_to)
         end = k->load_to;
-    if (end > k->load_from + CHECKPOINT_BYTES)
-        end = k->load_from + CHECKPOINT_BYTES;
     step->load_from = k->load_from;
-    step->load_to = end;
+    step->load_to = k->load_from + pace_load_size(c, end - k->load_from);
     return true;
 }
 
@@ -330,6 +328,7 @@ static bool advance(struct core *c, struct checkpoint_step *step, uint64_t now_u
         break;
     case CHECKPOINT_LOAD:
         step->kind = STEP_LOAD;
+        step->took_us = 0;
         if (load_next(c, step))
             return true;
         break;
@@ -543,7 +542,7 @@ void core_checkpoint_step_end(struct core *c, struct checkpoint_step *step, int 
         break;
     case STEP_LOAD:
         k->load_from = step->load_to;
-        pace_loaded(c, step->load_to - step->load_from);
+        pace_loaded(c, step);
         break;
     case STEP_FLUSH_IMAGE:
         if (error != 0 && PLANTED(18)) /* taken as home all the same */

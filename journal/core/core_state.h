@@ -58,13 +58,18 @@ enum checkpoint_phase {
 
 /* How fast the running checkpoint goes, and how fast the ring may fill meanwhile (pace.c). */
 struct pace {
-    uint64_t work, done; /* of LOAD and COPY, in bytes or what costs as much */
+    uint64_t work, done; /* of LOAD and COPY, in bytes copied or what takes as long */
+    double load_cost;    /* of a byte of LOAD, in bytes copied; learned */
+    struct pace_spent {
+        uint64_t work, us;
+    } loading, copying; /* what the running checkpoint has done, and what it took */
     uint64_t begin_head; /* when that began */
     uint64_t moved;      /* head, from the beginning to the end of the copying, the last time */
     uint64_t free_share; /* so far beyond it nobody is slowed down */
     uint64_t metered;    /* this is given out as the work goes on */
     uint64_t head_max;   /* admission stops here; UINT64_MAX: it does not */
-    uint64_t step_weight[2]; /* of a step of COPY, learned; [1]: somebody waits for space */
+    uint64_t copy_size[2];   /* of a step of COPY, learned; [1]: somebody waits for space */
+    uint64_t load_size[2];   /* the same of LOAD */
     uint64_t step_used;      /* of the step that is out */
     bool step_urgent;        /* that one */
     bool waited_for;         /* somebody was held since the step before */
@@ -214,7 +219,8 @@ void pace_reset(struct core *c); /* of a new core */
 uint64_t pace_head_then(const struct core *c);
 /* The checkpoint knows its target and what is to be loaded. */
 void pace_begin(struct core *c);
-void pace_loaded(struct core *c, uint64_t bytes);
+void pace_loaded(struct core *c, const struct checkpoint_step *step);
+uint64_t pace_load_size(struct core *c, uint64_t left);
 void pace_copied(struct core *c, const struct checkpoint_step *step);
 /* All is copied: the rest of the space is for what remains to be done. */
 void pace_end(struct core *c);

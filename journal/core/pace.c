@@ -25,15 +25,21 @@
 #define PLACE_COST 65536u
 
 /* A step may take as long as so many commits, but at least and at most this.  [1]: somebody waits
- * for space. */
+ * for space.  A fast disk gains nothing from larger steps, and all commits meanwhile take as long as
+ * one. */
 static const uint64_t step_commits[2] = {4, 16};
 static const uint64_t step_us_max[2] = {40000, 120000};
 #define SLOW_COMMIT_US 3000u
-#define STEP_US_MIN 5000u
+#define FAST_STEP_COMMITS 2u
+#define STEP_US_MIN 200u
 
-#define STEP_WEIGHT_MIN (8 * PLACE_COST)
-#define STEP_WEIGHT_MAX (CHECKPOINT_SEGMENTS * PLACE_COST + CHECKPOINT_BYTES)
-#define STEP_WEIGHT_FIRST (64 * PLACE_COST)
+#define COPY_MIN (8 * PLACE_COST)
+#define COPY_MAX (CHECKPOINT_SEGMENTS * PLACE_COST + CHECKPOINT_BYTES)
+#define COPY_FIRST (64 * PLACE_COST)
+
+#define LOAD_MIN (UINT64_C(128) << 10)
+#define LOAD_MAX (UINT64_C(4) << 20)
+#define LOAD_FIRST (UINT64_C(512) << 10)
 
 /* ---- when ---- */
 
@@ -65,12 +71,31 @@ static uint64_t copy_work(const struct checkpoint_step *step)
     return work;
 }
 
+static uint64_t load_work(const struct core *c, uint64_t bytes)
+{
+    return (uint64_t)(c->pace.load_cost * bytes);
+}
+
+/* Next to a place of a hard disk, reading costs nothing; on flash it is a quarter of the time, in
+ * which writers would come to a stop if it counted for nothing. */
+static void learn_load_cost(struct pace *p)
+{
+    double cost;
+
+    if (p->loading.us == 0 || p->copying.us == 0 || p->copying.work == 0)
+        return; /* nothing of one of them, or the times are not told */
+    cost = (double)p->loading.us / p->loading.work * p->copying.work / p->copying.us;
+    p->load_cost = cost < 0.1 ? 0.1 : cost > 20 ? 20 : cost;
+}
+
 /* Of a new core. */
 void pace_reset(struct core *c)
 {
     c->pace = (struct pace){.head_max = UINT64_MAX,
                             .moved = c->sb.ring_bytes,
-                            .step_weight = {STEP_WEIGHT_FIRST, STEP_WEIGHT_FIRST}};
+                            .load_cost = 1,
+                            .copy_size = {COPY_FIRST, COPY_FIRST},
+                            .load_size = {LOAD_FIRST, LOAD_FIRST}};
 }
 
 static void meter(struct core *c)
@@ -102,7 +127,9 @@ void pace_begin(struct core *c)
     room = room > reserve ? room - reserve : 0;
     p->begin_head = c->head;
     p->done = 0;
-    p->work = c->checkpoint.load_to - c->checkpoint.load_from + c->pool.used * PLACE_COST;
+    p->loading = p->copying = (struct pace_spent){0};
+    p->work = load_work(c, c->checkpoint.load_to - c->checkpoint.load_from) +
+              c->pool.used * PLACE_COST;
     TAILQ_FOREACH (image, &c->images, link)
         p->work += image->map.payload_bytes;
     /* Nobody waits, and there is room: it is only because it is quiet. */
@@ -116,10 +143,11 @@ void pace_begin(struct core *c)
         meter(c);
 }
 
-static void advance(struct core *c, uint64_t work)
+static void advance(struct core *c, uint64_t work, struct pace_spent *spent, uint64_t us)
 {
     struct pace *p = &c->pace;
 
+    spent->us += us;
     p->done = p->done + work < p->work ? p->done + work : p->work;
     if (p->head_max != UINT64_MAX)
         meter(c);
@@ -127,6 +155,7 @@ static void advance(struct core *c, uint64_t work)
 
 void pace_end(struct core *c)
 {
+    learn_load_cost(&c->pace);
     c->pace.moved = c->head - c->pace.begin_head;
     c->pace.head_max = UINT64_MAX;
     c->space_generation++;
@@ -147,6 +176,16 @@ bool core_checkpoint_urgent(const struct core *c)
 
 /* ---- steps ---- */
 
+/* Of the step that begins now. */
+static void note_urgency(struct core *c)
+{
+    struct pace *p = &c->pace;
+
+    p->step_urgent =
+        core_checkpoint_urgent(c) || c->head - c->tail.position > c->sb.ring_bytes / 4 * 3;
+    p->waited_for = false;
+}
+
 /* The next segment of a step, which goes to another place or on where the last one ended.  False:
  * it is one too many. */
 bool pace_step_takes(struct core *c, const struct checkpoint_step *step,
@@ -158,14 +197,26 @@ bool pace_step_takes(struct core *c, const struct checkpoint_step *step,
 
     if (last == NULL) {
         p->step_used = 0;
-        p->step_urgent =
-            core_checkpoint_urgent(c) || c->head - c->tail.position > c->sb.ring_bytes / 4 * 3;
-        p->waited_for = false;
+        note_urgency(c);
     }
     p->step_used += s->source == READ_JOURNAL ? s->length : 0;
     if (last == NULL || last->offset + last->length != s->offset)
         p->step_used += PLACE_COST;
-    return last == NULL || p->step_used <= p->step_weight[p->step_urgent];
+    return last == NULL || p->step_used <= p->copy_size[p->step_urgent];
+}
+
+/* How much of the ring the next step may read, of what there is. */
+uint64_t pace_load_size(struct core *c, uint64_t left)
+{
+    struct pace *p = &c->pace;
+    uint64_t size;
+
+    note_urgency(c);
+    size = p->load_size[p->step_urgent];
+    if (size > CHECKPOINT_BYTES)
+        size = CHECKPOINT_BYTES;
+    p->step_used = left < size ? left : size;
+    return p->step_used;
 }
 
 /* A slow disk hides what it still has to do in its cache: 32 MiB of it, scattered, take a hard disk
@@ -175,39 +226,44 @@ bool pace_needs_barrier(const struct core *c)
     return c->pace.commit_us == 0 || c->pace.commit_us > SLOW_COMMIT_US;
 }
 
-/* Quickly down, slowly up. */
-static void learn(struct core *c, uint64_t took_us)
+/* From the step that has ended, how large the next ones of its kind may be: quickly down, slowly
+ * up. */
+static void learn(struct core *c, uint64_t size[2], uint64_t min, uint64_t max,
+                  uint64_t took_us)
 {
     struct pace *p = &c->pace;
-    uint64_t most_us = step_commits[p->step_urgent] * p->commit_us;
-    uint64_t before = p->step_weight[p->step_urgent], weight = before;
+    uint64_t most_us =
+        p->commit_us *
+        (p->commit_us < SLOW_COMMIT_US ? FAST_STEP_COMMITS : step_commits[p->step_urgent]);
+    uint64_t before = size[p->step_urgent], after = before;
 
-    if (took_us == 0 || p->step_used < weight / 2)
+    if (took_us == 0 || p->step_used < before / 2)
         return; /* not known, or the last one */
     if (most_us > step_us_max[p->step_urgent])
         most_us = step_us_max[p->step_urgent];
     if (most_us < STEP_US_MIN)
         most_us = STEP_US_MIN;
     if (took_us > most_us)
-        weight = weight * most_us / took_us;
+        after = before * most_us / took_us;
     else if (took_us < most_us * 3 / 4)
-        weight += weight / 4;
-    if (weight < before / 2)
-        weight = before / 2;
-    p->step_weight[p->step_urgent] = weight < STEP_WEIGHT_MIN   ? STEP_WEIGHT_MIN
-                                     : weight > STEP_WEIGHT_MAX ? STEP_WEIGHT_MAX
-                                                                : weight;
+        after += before / 4;
+    if (after < before / 2)
+        after = before / 2;
+    size[p->step_urgent] = after < min ? min : after > max ? max : after;
 }
 
 void pace_copied(struct core *c, const struct checkpoint_step *step)
 {
-    learn(c, step->took_us);
-    advance(c, copy_work(step));
+    learn(c, c->pace.copy_size, COPY_MIN, COPY_MAX, step->took_us);
+    c->pace.copying.work += copy_work(step);
+    advance(c, copy_work(step), &c->pace.copying, step->took_us);
 }
 
-void pace_loaded(struct core *c, uint64_t bytes)
+void pace_loaded(struct core *c, const struct checkpoint_step *step)
 {
-    advance(c, bytes);
+    learn(c, c->pace.load_size, LOAD_MIN, LOAD_MAX, step->took_us);
+    c->pace.loading.work += step->load_to - step->load_from;
+    advance(c, load_work(c, step->load_to - step->load_from), &c->pace.loading, step->took_us);
 }
 
 /* Those beside a checkpoint wait for its steps, which may not grow by that. */

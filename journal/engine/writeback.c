@@ -368,7 +368,7 @@ static int steps_run_locked(struct engine *e, bool *drained) REQUIRES_LOCK
             lock_release(&e->lock);
             lock_acquire(&e->lock);
         }
-        if (step->kind == STEP_COPY)
+        if (step->kind == STEP_COPY || step->kind == STEP_LOAD)
             pause_locked(e, step->took_us * 1000);
     }
     forget_loaded_locked(e);

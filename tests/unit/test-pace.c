@@ -11,12 +11,14 @@
 
 #define BLOCK 4096u
 #define IMAGE (UINT64_C(1) << 40)
+#define LOAD_UNIT (UINT64_C(128) << 10)
 
 struct journal {
     struct core *core;
     struct core_image *image;
     struct checkpoint_step *step;
     uint64_t ring_bytes, next_block;
+    uint64_t load_us; /* for each 128 KiB */
 };
 
 static void copied(struct journal *j, struct append *a)
@@ -110,6 +112,11 @@ static uint64_t write_until(struct journal *j, uint64_t bytes)
     return used(j) - before;
 }
 
+static uint64_t load_bytes(const struct journal *j)
+{
+    return j->step->load_to - j->step->load_from;
+}
+
 /* The next step is carried out.  False: it was the last one. */
 static bool step(struct journal *j, uint64_t us_per_place)
 {
@@ -120,6 +127,8 @@ static bool step(struct journal *j, uint64_t us_per_place)
         commit(j, 0);
     if (j->step->kind == STEP_COPY)
         j->step->took_us = j->step->count * us_per_place;
+    if (j->step->kind == STEP_LOAD)
+        j->step->took_us = load_bytes(j) * j->load_us / LOAD_UNIT;
     core_checkpoint_step_end(j->core, j->step, 0);
     return true;
 }
@@ -201,7 +210,45 @@ static void steps_are_as_long_as_the_disk_is_slow(void **state)
     struct journal *j = *state;
 
     assert_in_range(pieces_of(j, 2000, 8000), 8, 30);
-    assert_in_range(pieces_of(j, 20, 200), 150, 400);
+    assert_in_range(pieces_of(j, 20, 200), 15, 30);
+    assert_in_range(pieces_of(j, 2, 200), 150, 400);
+}
+
+/* So does reading the ring. */
+static void loads_are_as_long_as_the_disk_is_slow(void **state)
+{
+    struct journal *j = *state;
+    uint64_t longest = 0;
+
+    j->load_us = 300;
+    (void)pieces_of(j, 20, 200);
+    write_until(j, j->ring_bytes / 2 + BLOCK);
+    assert_int_equal(core_checkpoint_begin(j->core, false), 0);
+    while (step(j, 20)) {
+        if (j->step->kind == STEP_LOAD && load_bytes(j) > longest)
+            longest = load_bytes(j);
+    }
+    assert_in_range(longest, LOAD_UNIT, 2 * LOAD_UNIT);
+}
+
+/* Where reading the ring takes half of the time, half of the space is given out meanwhile. */
+static void space_comes_as_time_goes_by(void **state)
+{
+    struct journal *j = *state;
+    uint64_t given = 0, before;
+
+    j->load_us = 600; /* a record of 4 KiB takes 20 */
+    (void)pieces_of(j, 20, 200);
+    write_until(j, j->ring_bytes / 2 + BLOCK);
+    commit(j, 200);
+    before = used(j);
+    assert_int_equal(core_checkpoint_begin(j->core, false), 0);
+    do {
+        assert_true(step(j, 20));
+        if (j->step->kind == STEP_LOAD)
+            given += write_until(j, UINT64_MAX);
+    } while (j->step->kind != STEP_COPY);
+    assert_in_range(given, (j->ring_bytes - before) / 4, (j->ring_bytes - before) / 3 * 2);
 }
 
 int main(void)
@@ -212,6 +259,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_burst_beside_a_drain_is_not_slowed_down, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(steps_are_as_long_as_the_disk_is_slow, setup, teardown),
+        cmocka_unit_test_setup_teardown(loads_are_as_long_as_the_disk_is_slow, setup, teardown),
+        cmocka_unit_test_setup_teardown(space_comes_as_time_goes_by, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
