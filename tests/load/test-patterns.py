@@ -52,6 +52,9 @@ high = [offset - (512 << 10) for offset in writes if offset >= 512 << 10]
 stream = [n * (64 << 10) for n in range(8)] + [0, 64 << 10]
 harness.expect(low == stream and high == stream, low, high)
 
+requests, log, told = sent("--pattern", "seq", "--block-size", "64k", "--flush-every", 4, "--count", 10)
+harness.expect(requests == ([(WRITE, 0)] * 4 + [(FLUSH, 0)]) * 2 + [(WRITE, 0)] * 2 + [(FLUSH, 0)], requests)
+
 # The flushes come when all writes of all clients are answered, one a connection.
 requests, log, told = sent("--pattern", "final-flush", "--clients", 3, "--connections", 2, "--count", 40)
 harness.expect(requests == [(WRITE, 0)] * 120 + [(FLUSH, 0)] * 6, requests)

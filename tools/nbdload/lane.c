@@ -223,7 +223,8 @@ bool lane_continue(struct lane *lane)
     if (lane->request.kind == REQUEST_WRITE && o->pattern == PATTERN_FLUSH)
         flush = true;
     if (lane->request.kind == REQUEST_WRITE &&
-        (o->pattern == PATTERN_ASYNC || o->pattern == PATTERN_MIXED))
+        (o->pattern == PATTERN_ASYNC || o->pattern == PATTERN_MIXED ||
+         o->pattern == PATTERN_SEQ))
         flush = o->flush_every != 0 && lane->client->unflushed >= o->flush_every;
     if (flush)
         lane_send_flush(lane);

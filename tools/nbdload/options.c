@@ -1,6 +1,7 @@
 /* options: the command line of a load. */
 #include <argp.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,9 @@ static const struct argp_option argp_options[] = {
     {"pattern", 'p', "PATTERN", 0, "See below (default flush)", 0},
     {"read-percent", OPTION_READ_PERCENT, "P", 0, "Of mixed: share of reads (default 70)", 0},
     {"flush-every", OPTION_FLUSH_EVERY, "N", 0,
-     "Of async and mixed: a flush after so many writes of a client (default 64, 0: at the end)",
+     "Of async, mixed and seq: a flush after so many writes of a client (default 64, seq: 0; "
+     "0: "
+     "at the end)",
      0},
     {"block-size", 'b', "SIZE[:WEIGHT],...", 0,
      "Bytes of a request (default 4k, seq: 1M), or several sizes and how often each is taken",
@@ -106,6 +109,9 @@ static const struct argp_option argp_options[] = {
     {0},
 };
 
+#define FLUSH_EVERY_MAX 1000000000u
+#define FLUSH_EVERY_DEFAULT UINT_MAX /* not given: of the pattern */
+
 static const char doc[] =
     "Puts a load on NBD servers and measures what it gets."
     "\v"
@@ -115,7 +121,7 @@ static const char doc[] =
     "  async        a write; a flush after every --flush-every of them\n"
     "  mixed        a read or a write; flushes as in async\n"
     "  read         a read\n"
-    "  seq          a sequential write, each client in a part of its own\n"
+    "  seq          a sequential write, each client in a part of its own; flushes as in async\n"
     "  final-flush  a write\n"
     "  flush-only   a flush with nothing new\n"
     "  trace FILE   a request of this log, which nbd-server or nbdjournal dump --datalog "
@@ -229,7 +235,7 @@ static bool option_set(struct options *o, int key, char *arg)
     case OPTION_READ_PERCENT:
         return parse_unsigned(arg, 0, 100, &o->read_percent);
     case OPTION_FLUSH_EVERY:
-        return parse_unsigned(arg, 0, 1000000000, &o->flush_every);
+        return parse_unsigned(arg, 0, FLUSH_EVERY_MAX, &o->flush_every);
     case 'b':
         return parse_sizes(arg, o);
     case OPTION_ALIGN:
@@ -301,6 +307,8 @@ static void options_finish(struct options *o, struct argp_state *state)
         o->in_flight = 1;
     if ((uint64_t)o->clients * o->connections * o->in_flight > 100000)
         argp_error(state, "more than 100000 requests in flight");
+    if (o->flush_every == FLUSH_EVERY_DEFAULT)
+        o->flush_every = o->pattern == PATTERN_SEQ ? 0 : 64;
     if (o->size_count == 0)
         o->sizes[o->size_count++] =
             (struct size_choice){o->pattern == PATTERN_SEQ ? 1u << 20 : 4096, 1};
@@ -385,7 +393,7 @@ void options_parse(struct options *options, int argc, char **argv)
     *options = (struct options){
         .connections = 1,
         .read_percent = 70,
-        .flush_every = 64,
+        .flush_every = FLUSH_EVERY_DEFAULT,
         .seed = 1,
         .stall_ns = 120000000000u,
     };
