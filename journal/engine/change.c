@@ -38,17 +38,59 @@ static int try_admit_locked(struct engine *e, struct append *a,
                                      change->length, change->payload_sum, clock_wall_us());
 }
 
+/* The queue for space is fair by bytes, not in order of arrival: a stream with many writes in flight
+ * must not starve a client with one small one.  Each client's changes are due one after the other, as
+ * many bytes apart as they are long, from the clock on, which is what the last one admitted was due at
+ * (start-time fair queueing, Goyal 1996, with one weight).  A large one is not starved by small ones
+ * that come later (P8): the clock comes to it. */
+static void queue_enter_locked(struct engine *e, struct admission *self,
+                               const struct change *change) REQUIRES_LOCK
+{
+    uint64_t bytes = FORMAT_RECORD_BYTES + (change->payload != NULL ? change->length : 0);
+    uint64_t from = e->admission_clock;
+    struct admission *a;
+
+    self->client = change->who != NULL ? change->who->client : 0;
+    condition_init(&self->turn);
+    TAILQ_FOREACH (a, &e->admissions, link) {
+        if (a->client == self->client && a->due > from)
+            from = a->due;
+    }
+    self->due = from + bytes;
+    TAILQ_FOREACH_REVERSE(a, &e->admissions, admission_queue, link)
+    {
+        if (a->due <= self->due)
+            break;
+    }
+    if (a != NULL)
+        TAILQ_INSERT_AFTER(&e->admissions, a, self, link);
+    else
+        TAILQ_INSERT_HEAD(&e->admissions, self, link);
+}
+
+static void queue_leave_locked(struct engine *e, struct admission *self) REQUIRES_LOCK
+{
+    struct admission *first;
+
+    TAILQ_REMOVE(&e->admissions, self, link);
+    condition_destroy(&self->turn);
+    if (self->due > e->admission_clock)
+        e->admission_clock = self->due;
+    first = TAILQ_FIRST(&e->admissions);
+    if (first != NULL)
+        condition_signal(&first->turn);
+}
+
 /* Waits in the queue until it is this change's turn and there is space, or waiting makes no
  * sense any more. */
 static int admit_in_turn_locked(struct engine *e, struct append *a,
                                 const struct change *change) REQUIRES_LOCK
 {
     uint64_t begun_ns = clock_now_ns(), waited_ns;
-    struct admission self, *first;
+    struct admission self;
     int r = -EAGAIN;
 
-    condition_init(&self.turn);
-    TAILQ_INSERT_TAIL(&e->admissions, &self, link);
+    queue_enter_locked(e, &self, change);
     for (;;) {
         if (TAILQ_FIRST(&e->admissions) == &self) {
             r = try_admit_locked(e, a, change);
@@ -65,14 +107,10 @@ static int admit_in_turn_locked(struct engine *e, struct append *a,
         }
         condition_wait(&self.turn, &e->lock);
     }
-    TAILQ_REMOVE(&e->admissions, &self, link);
-    condition_destroy(&self.turn);
+    queue_leave_locked(e, &self);
     waited_ns = clock_now_ns() - begun_ns;
     stats_throttled_locked(e, change->who, waited_ns);
     probe_throttle(waited_ns, r);
-    first = TAILQ_FIRST(&e->admissions);
-    if (first != NULL)
-        condition_signal(&first->turn);
     return r;
 }
 

@@ -48,11 +48,11 @@ enum engine_life {
     ENGINE_STOPPING, /* nothing is admitted any more */
 };
 
-/* A change that waits for space in the ring.  In order of arrival: a large request is not
- * starved by small ones that come later (P8). */
+/* A change that waits for space in the ring (change.c). */
 struct admission {
     TAILQ_ENTRY(admission) link;
     struct condition turn;
+    uint64_t client, due;
 };
 
 /* An image, while its file is open; or one that the checkpoint looks for in vain. */
@@ -135,6 +135,7 @@ struct engine {
     _Atomic uint64_t drained;
 
     TAILQ_HEAD(admission_queue, admission) admissions GUARDED; /* "space" */
+    uint64_t admission_clock GUARDED;                          /* of the fair queue: bytes */
 
     struct stats stats GUARDED;
 
