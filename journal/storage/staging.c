@@ -82,6 +82,13 @@ static int read_boot_id(uint8_t out[FORMAT_UUID_BYTES])
 
 /* ---- the storage that stages ---- */
 
+/* What is left out behind a commit at most (core/gap.c).  It is passed over without being submitted, and
+ * the tail may come to stand behind it before anything else is. */
+static uint64_t gap_max(const struct staging_page *page)
+{
+    return page->bytes / 8;
+}
+
 /* Virtual positions at or after this are in memory (if they are below the newest). */
 static uint64_t staged_from(const struct staging *g, uint64_t claimed)
 {
@@ -227,8 +234,8 @@ static int staging_write(struct storage *s, const struct iovec *iov, int iov_cou
     position = end = position_of(g, submitted, offset);
     for (int i = 0; i < iov_count; i++)
         end += iov[i].iov_len;
-    /* And a gap that is passed over without being submitted, of an eighth at most (core/gap.c). */
-    assert(end - submitted <= g->page->bytes / 2 + g->page->bytes / 8);
+    /* And a gap. */
+    assert(end - submitted <= g->page->bytes / 2 + gap_max(g->page));
     claimed = atomic_load(&g->claimed);
     while (claimed < end && !atomic_compare_exchange_weak(&g->claimed, &claimed, end))
         ;
@@ -284,7 +291,7 @@ static int staging_submit(struct storage *s, uint64_t offset, uint64_t count)
 
     if (g->passthrough)
         return storage_submit(g->file, offset, count);
-    assert(end - submitted <= g->page->bytes / 2 + g->page->bytes / 8);
+    assert(end - submitted <= g->page->bytes / 2 + gap_max(g->page));
     while (position < end) {
         uint64_t at = position % g->page->bytes, n = g->page->bytes - at;
         int r;
@@ -421,7 +428,8 @@ static bool page_fits(const struct staging_page *page, const struct superblock *
            page->ring_start == sb->ring_start && page->ring_bytes == sb->ring_bytes &&
            page->bytes == (uint64_t)shm->st_size - STAGING_PAGE &&
            page->bytes <= page->ring_bytes && submitted % sb->sector_bytes == 0 &&
-           submitted >= sb->tail.position && submitted <= sb->tail.position + sb->ring_bytes;
+           submitted + gap_max(page) >= sb->tail.position &&
+           submitted <= sb->tail.position + sb->ring_bytes;
 }
 
 int staging_attach(struct storage **journal, const struct superblock *sb,
@@ -480,6 +488,8 @@ int staging_settle(struct storage *journal, uint64_t position)
     g = staging_of(journal);
     assert(g->attached);
     at = atomic_load(&g->page->submitted);
+    if (at < g->start)
+        at = g->start; /* the tail, behind a gap */
     while (r == 0 && at < position) {
         uint64_t slot = at % g->page->bytes, place = at % g->page->ring_bytes;
         uint64_t n = position - at;

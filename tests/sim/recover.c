@@ -56,7 +56,8 @@ static bool staging_attaches(struct world *w, const char *state, uint64_t *tail)
         return false;
     if ((!shm->exists && !shm->ignored) ||
         (shm->epoch != sb.epoch && shm->epoch != sb.epoch + 1) ||
-        shm->submitted % sb.sector_bytes != 0 || shm->submitted < sb.tail.position ||
+        shm->submitted % sb.sector_bytes != 0 ||
+        shm->submitted + shm->bytes / 8 < sb.tail.position ||
         shm->submitted > sb.tail.position + sb.ring_bytes) {
         world_fail(w, "P0", state, "what was staged is not there");
         return false;

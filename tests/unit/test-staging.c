@@ -227,6 +227,50 @@ static void test_found(void **state)
     free(f.model);
 }
 
+/* A gap behind a commit is not submitted, and the tail may stand behind it. */
+static void test_tail_behind_gap(void **state)
+{
+    const char *place = place_make(NULL);
+    const char *path = place_file(place, "journal", JOURNAL);
+    uint8_t uuid[FORMAT_UUID_BYTES] = {4, 5, 6}, bytes[SECTOR], again[SECTOR];
+    enum staging_found found;
+    struct fixture f = {0};
+    uint64_t gap;
+
+    (void)state;
+    memcpy(uuid + 3, &(pid_t){getpid()}, sizeof(pid_t));
+    format_super_init(&f.sb, uuid, JOURNAL, 1);
+    f.sb.state = 0;
+    open_journal(&f, path);
+    begin(&f);
+    gap = f.bytes / 8 / SECTOR * SECTOR;
+    memset(bytes, 'g', sizeof(bytes));
+    f.sb.tail.position = f.head + gap;
+    assert_int_equal(storage_write(f.journal, bytes, SECTOR, place_of(&f, f.sb.tail.position)),
+                     0);
+    storage_close(f.journal);
+
+    open_journal(&f, path);
+    f.sb.tail.position += SECTOR; /* there is no gap so long */
+    assert_int_equal(staging_attach(&f.journal, &f.sb, &found), 0);
+    assert_int_equal(found, STAGING_MISSING);
+    f.sb.tail.position -= SECTOR;
+    assert_int_equal(staging_attach(&f.journal, &f.sb, &found), 0);
+    assert_int_equal(found, STAGING_FOUND);
+    assert_int_equal(storage_read(f.journal, again, SECTOR, place_of(&f, f.sb.tail.position)),
+                     0);
+    assert_memory_equal(again, bytes, SECTOR);
+    assert_int_equal(staging_settle(f.journal, f.sb.tail.position + SECTOR), 0);
+    staging_remove(f.journal);
+    storage_close(f.journal);
+
+    open_journal(&f, path);
+    assert_int_equal(storage_read(f.journal, again, SECTOR, place_of(&f, f.sb.tail.position)),
+                     0);
+    assert_memory_equal(again, bytes, SECTOR);
+    storage_close(f.journal);
+}
+
 static void give_staging_to(const struct fixture *f, uid_t uid)
 {
     const uint8_t *u = f->sb.uuid;
@@ -283,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lives),
         cmocka_unit_test(test_found),
+        cmocka_unit_test(test_tail_behind_gap),
         cmocka_unit_test(test_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
