@@ -90,15 +90,30 @@ static uint64_t staging_limit(const struct core *c)
     return limit + c->unsubmitted_max;
 }
 
+static bool one_fails(const struct core *c)
+{
+    const struct core_image *image;
+
+    TAILQ_FOREACH (image, &c->images, link) {
+        if (image->failed != 0)
+            return true;
+    }
+    return false;
+}
+
 /* Recovery must do with the same memory (P8).  It finds what is in the map, in up to twice as many
- * pieces, and what was retired while the tail was not durable behind it. */
-static bool map_is_full(const struct core *c)
+ * pieces, and what was retired while the tail was not durable behind it.  A quarter is kept for those
+ * whose images can be written, when others hold all the rest. */
+static bool map_is_full(const struct core *c, const struct core_image *image)
 {
     size_t nodes = c->pool.used + c->pool.reserved + MAP_INSERT_NODES;
+    size_t limit = c->pool.limit_nodes;
 
     if (PLANTED(35)) /* as if recovery found what is in use */
-        return nodes > c->pool.limit_nodes;
-    return c->retired_nodes + 2 * nodes > c->pool.limit_nodes;
+        return nodes > limit;
+    if (c->image_count > 1 && (image->failed != 0 || !one_fails(c)))
+        limit -= limit / 4;
+    return c->retired_nodes + 2 * nodes > limit;
 }
 
 /* P8: what waits for a checkpoint waits, unless that can't help.  An image that can't be written
@@ -113,14 +128,18 @@ static int wait_for_checkpoint(struct core *c, const struct core_image *image)
                                                                           : -EAGAIN;
 }
 
-/* 0, or what core_append_admit returns: a checkpoint gives nodes back, if there are any. */
+/* 0, or what core_append_admit returns: a checkpoint gives nodes back, if there are any.  But not those
+ * of an image that can't be written: what is carried needs as many. */
 static int map_check(struct core *c, const struct core_image *image)
 {
-    if (!map_is_full(c))
+    int r;
+
+    if (!map_is_full(c, image))
         return 0;
     if (c->retired_nodes + c->pool.used + c->pool.reserved == 0)
         return -ENOMEM;
-    return wait_for_checkpoint(c, image);
+    r = wait_for_checkpoint(c, image);
+    return image->failed != 0 ? image->failed : r;
 }
 
 /* Of several images one may have to be carried, and that goes from one commit to the next

@@ -159,8 +159,7 @@ static enum job_result checkpoint_write(struct world *w, struct checkpointer *k)
     k->error = k->write.error;
     k->write.count = 0;
     k->segment++;
-    if (k->error == 0 && k->segment == step->count && step->barrier &&
-        w->setup.bypass_bytes != 0) {
+    if (k->error == 0 && k->segment == step->count && step->barrier) {
         image_job_start_once(&k->flush, world_image_number(w, step->image));
         k->state = CHECKPOINTER_WRITTEN;
     } else if (k->error != 0 || k->segment == step->count)
