@@ -97,7 +97,7 @@ static bool all_durable(const struct core *c)
 static bool must_carry(const struct core *c)
 {
     return skipped(c) != 0 && c->image_count > 1 && !c->checkpoint.clean &&
-           core_checkpoint_wanted(c);
+           (core_checkpoint_wanted(c) || c->pace.held);
 }
 
 /* There may be no room to carry all of it.  Then the tail goes a part of the way: as far as there

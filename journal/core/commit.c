@@ -112,15 +112,6 @@ bool core_commit_submit(struct core *c, const struct commit *commit, uint64_t *f
     return true;
 }
 
-static void remember_mark(struct core *c)
-{
-    const struct ring_mark *last = c->mark_count > 0 ? &c->marks[c->mark_count - 1] : &c->tail;
-
-    if (c->mark_count < CORE_MARKS &&
-        c->durable.position - last->position >= c->sb.ring_bytes / CORE_MARKS)
-        c->marks[c->mark_count++] = c->durable;
-}
-
 void core_commit_end(struct core *c, struct commit *commit, int error)
 {
     uint64_t bytes;
@@ -140,7 +131,7 @@ void core_commit_end(struct core *c, struct commit *commit, int error)
     assert(c->staged_position >= commit->mark.position || PLANTED(22));
     bytes = commit->mark.position - commit->gap_bytes - c->durable.position;
     c->durable = commit->mark;
-    remember_mark(c);
+    core_remember_mark(c, &c->durable);
     pace_committed(c, commit->took_us);
     gap_committed(c, commit->took_us, bytes);
     c->space_generation++; /* uncommitted_too_long */

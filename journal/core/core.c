@@ -262,6 +262,15 @@ int core_activate(struct core *c, uint64_t now_us, struct super_plan *plan)
     return 0;
 }
 
+void core_remember_mark(struct core *c, const struct ring_mark *mark)
+{
+    const struct ring_mark *last = c->mark_count > 0 ? &c->marks[c->mark_count - 1] : &c->tail;
+
+    if (c->mark_count < CORE_MARKS && mark->position % c->sb.sector_bytes == 0 &&
+        mark->position - last->position >= c->sb.ring_bytes / CORE_MARKS)
+        c->marks[c->mark_count++] = *mark;
+}
+
 static void forget_marks(struct core *c)
 {
     unsigned gone = 0;

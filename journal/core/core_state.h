@@ -62,18 +62,19 @@ struct pace {
     double load_cost;    /* of a byte of LOAD, in bytes copied; learned */
     struct pace_spent {
         uint64_t work, us;
-    } loading, copying; /* what the running checkpoint has done, and what it took */
+    } loading, copying;  /* what the running checkpoint has done, and what it took */
     uint64_t begin_head; /* when that began */
     uint64_t moved;      /* head, from the beginning to the end of the copying, the last time */
     uint64_t free_share; /* so far beyond it nobody is slowed down */
     uint64_t metered;    /* this is given out as the work goes on */
     uint64_t head_max;   /* admission stops here; UINT64_MAX: it does not */
-    uint64_t copy_size[2];   /* of a step of COPY, learned; [1]: somebody waits for space */
-    uint64_t load_size[2];   /* the same of LOAD */
-    uint64_t step_used;      /* of the step that is out */
-    bool step_urgent;        /* that one */
-    bool waited_for;         /* somebody was held since the step before */
-    uint64_t commit_us;      /* a commit takes, with no checkpoint beside it; 0: not known */
+    uint64_t copy_size[2]; /* of a step of COPY, learned; [1]: somebody waits for space */
+    uint64_t load_size[2]; /* the same of LOAD */
+    uint64_t step_used;    /* of the step that is out */
+    bool step_urgent;      /* that one */
+    bool waited_for;       /* somebody was held since the step before */
+    bool held;             /* somebody was, since this checkpoint began to copy */
+    uint64_t commit_us;    /* a commit takes, with no checkpoint beside it; 0: not known */
 };
 
 #define GAP_CANDIDATES 6 /* none, and powers of two */
@@ -177,10 +178,13 @@ static inline uint64_t core_reserve(const struct core *c)
     return 3 * (uint64_t)c->sb.sector_bytes;
 }
 
-/* With several images, also for carrying what one of them can't take (checkpoint.c). */
+/* With several images, also for carrying what one of them can't take (checkpoint.c): from one commit to
+ * the next one, which are a sixteenth of the ring, a record and a pad apart, as much again for seals. */
 static inline uint64_t core_carry_reserve(const struct core *c)
 {
-    return c->image_count > 1 ? c->sb.ring_bytes / 4 : 0;
+    uint64_t record = format_span(core_atomic_max(c));
+
+    return c->image_count > 1 ? c->sb.ring_bytes / 8 + 2 * record : 0;
 }
 
 static inline uint64_t round_up(uint64_t value, uint64_t unit)
@@ -207,6 +211,8 @@ void core_record_place(struct core *c, struct record *r, uint64_t span,
 int core_append_again(struct core *c, struct append *a, struct core_image *image,
                       enum record_kind kind, uint64_t offset, uint64_t length,
                       uint64_t payload_sum, uint64_t now_us); /* append.c */
+/* The tail may stand there: if an image fails it may have to go a part of the way. */
+void core_remember_mark(struct core *c, const struct ring_mark *mark); /* core.c */
 void core_super_plan(struct core *c, struct super_plan *plan, const struct ring_mark *tail,
                      uint32_t state, uint64_t now_us); /* core.c */
 void core_submit_range(struct core *c, uint64_t upto, uint64_t *from,

@@ -127,6 +127,7 @@ void pace_begin(struct core *c)
     room = room > reserve ? room - reserve : 0;
     p->begin_head = c->head;
     p->done = 0;
+    p->held = false;
     p->loading = p->copying = (struct pace_spent){0};
     p->work = load_work(c, c->checkpoint.load_to - c->checkpoint.load_from) +
               c->pool.used * PLACE_COST;
@@ -165,7 +166,7 @@ bool pace_holds(struct core *c, uint64_t need)
 {
     if (c->head + need <= c->pace.head_max)
         return false;
-    c->pace.waited_for = true;
+    c->pace.waited_for = c->pace.held = true;
     return true;
 }
 

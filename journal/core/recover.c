@@ -154,6 +154,7 @@ static int accept(struct recovery *r)
                                  .lsn = record->lsn,
                                  .chain = record->header_sum,
                                  .epoch = record->epoch};
+    core_remember_mark(c, &r->last);
     r->looked_behind = false;
     r->result.torn = false;
     go_to(r, r->last.position, RECOVERY_HEADER);

@@ -582,11 +582,14 @@ static void begin_stop(struct world *w)
         w->stopper.state = STOPPER_DONE; /* nothing was modified */
 }
 
-/* A stop may take its time, but it must come to an end. */
+/* A stop may take its time, but it must come to an end.  While several images fail nearly always, those
+ * who wait for space may have to wait for them to be mended: they are, after half of that time. */
 void world_stop(struct world *w, struct check *check)
 {
     begin_stop(w);
     while (!w->failed && w->stopper.state != STOPPER_DONE) {
+        if (w->life_step > LIFE_STEPS_MAX / 2)
+            w->fault_countdown = 0;
         if (!world_step(w, check)) {
             world_fail(w, "P8", NULL, "the stop waits for itself");
             return;
