@@ -286,8 +286,12 @@ static bool retire_some(struct core *c)
     bool end = map_retire(&k->image->map, k->target.lsn, &k->cursor, RETIRE_ENTRIES);
 
     c->retired_nodes += before - c->pool.used;
-    c->retired_lsn = k->target.lsn > c->retired_lsn ? k->target.lsn : c->retired_lsn;
-    k->image->retired_lsn = k->target.lsn;
+    /* Never back: the target is nearer when one goes a part of the way, after one that left the tail
+     * where it was. */
+    if (k->target.lsn > c->retired_lsn)
+        c->retired_lsn = k->target.lsn;
+    if (k->target.lsn > k->image->retired_lsn)
+        k->image->retired_lsn = k->target.lsn;
     return end;
 }
 
