@@ -215,19 +215,29 @@ void model_bypass_ended(struct model *model, uint32_t number, bool ok)
     model->changes[number].covered |= !ok;
 }
 
-/* Bytes that a read has seen, or that were answered, may go again. */
+/* Of an image that is lost: the newest change up to `number` that is sure to be there.  What bypassed
+ * the journal may be gone again, though a read has seen it or it was answered. */
+static uint32_t still_there(const struct model *model, uint32_t number, unsigned image,
+                            size_t offset)
+{
+    uint32_t least = model->base_version[model->image_at[image] + offset];
+
+    if (least > number)
+        least = 0; /* a read that began before that */
+    while (number > least &&
+           (model->changes[number].bypass || !model->changes[number].answered ||
+            !covers(&model->changes[number], image, offset)))
+        number--;
+    return number;
+}
+
 static void lower_floor(struct model *model, const struct change *change)
 {
     size_t at = change_at(model, change);
 
-    for (uint64_t i = 0; i < change->length; i++) {
-        uint32_t *floor = &model->floor[at + i], least = model->base_version[at + i];
-
-        while (*floor > least &&
-               (model->changes[*floor].bypass || !model->changes[*floor].answered ||
-                !covers(&model->changes[*floor], change->image, change->offset + i)))
-            (*floor)--;
-    }
+    for (uint64_t i = 0; i < change->length; i++)
+        model->floor[at + i] =
+            still_there(model, model->floor[at + i], change->image, change->offset + i);
 }
 
 void model_image_barrier(struct model *model, unsigned image, uint64_t begun, bool ok)
@@ -595,8 +605,8 @@ size_t model_read_end(struct model *model, unsigned image, size_t offset, size_t
     for (size_t i = 0; i < count; i++) {
         uint32_t number = floors[i];
 
-        if (model->image_lost[image] && number > floor[i]) /* lost since it began */
-            number = floor[i];
+        if (model->image_lost[image]) /* since it began */
+            number = still_there(model, number, image, offset + i);
         /* The oldest version that fits: it proves least. */
         while (bytes[i] != byte_of(model, number, image, offset + i)) {
             do {
