@@ -213,6 +213,7 @@ void model_bypass_ended(struct model *model, uint32_t number, bool ok)
 {
     model->changes[number].end_stamp = model->stamp++;
     model->changes[number].covered |= !ok;
+    model->changes[number].failed |= !ok;
 }
 
 /* Of an image that is lost: the newest change up to `number` that is sure to be there.  What bypassed
@@ -256,6 +257,10 @@ void model_image_barrier(struct model *model, unsigned image, uint64_t begun, bo
                 change->former || (change->end_stamp != 0 && change->end_stamp < begun);
         else if (!change->covered)
             model->image_lost[image] = true;
+        if (!ok && change->failed) {
+            change->doubtful = true;
+            lower_floor(model, change);
+        }
     }
     for (size_t i = 0; model->image_lost[image] && i < model->loose_count; i++) {
         if (model->changes[model->loose[i]].image == image)
@@ -616,7 +621,8 @@ size_t model_read_end(struct model *model, unsigned image, size_t offset, size_t
             if (number > model->count)
                 return i;
         }
-        if (floor[i] < number && !(model->image_lost[image] && model->changes[number].bypass))
+        if (floor[i] < number && !model->changes[number].doubtful &&
+            !(model->image_lost[image] && model->changes[number].bypass))
             floor[i] = number;
     }
     return count;

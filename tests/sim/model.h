@@ -38,8 +38,11 @@ struct change {
     bool answered;
     /* Without a record; lsn: the last one that was given before it. */
     bool bypass;
-    bool former;           /* of a life before: what of it was there then stays */
-    bool covered;          /* a barrier that succeeded began after it had ended */
+    bool former;  /* of a life before: what of it was there then stays */
+    bool covered; /* a barrier that succeeded began after it had ended */
+    bool failed;  /* its write ended with an error */
+    bool
+        doubtful; /* and a barrier after it: what a read shows of it may be gone after a crash */
     uint64_t end_stamp;    /* model.stamp when its write ended; 0: under way */
     uint64_t answer_stamp; /* and when it was answered */
 };
