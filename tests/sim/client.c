@@ -484,7 +484,7 @@ static enum job_result begin_request(struct world *w, struct client *client)
     if (w->activator.state != ACTIVATOR_DONE && request->kind != REQUEST_READ)
         return JOB_WAITS; /* nothing else before the first writable open */
     client->part_count = 0;
-    client->was_lost = request->kind != REQUEST_READ && w->model.image_lost[request->image];
+    client->was_lost = request->kind != REQUEST_READ && w->known_lost[request->image];
     story(w, "client %u: %s%s of image %u [%llu, %llu)", client->number,
           request_words[request->kind], request->fua ? " (FUA)" : "", request->image,
           (unsigned long long)request->offset,

@@ -142,12 +142,23 @@ static enum job_result barrier_begin(struct world *w, struct barrier_job *job)
     return JOB_RAN;
 }
 
+static unsigned image_number_of(const struct world *w, const struct disk *disk)
+{
+    unsigned image = 0;
+
+    while (disk != &w->images[image])
+        image++;
+    return image;
+}
+
 enum job_result barrier_job_step(struct world *w, struct barrier_job *job)
 {
     bool journal = job->disk == &w->journal;
 
     if (!job->begun)
         return barrier_begin(w, job);
+    if (job->untold)
+        return JOB_DONE;
     if (journal)
         w->journal_barrier = NULL;
     job->error = io_fault_barrier(w, job->disk);
@@ -165,7 +176,12 @@ enum job_result barrier_job_step(struct world *w, struct barrier_job *job)
         core_abort(w->core, job->error);
     }
     story(w, "  barrier of the %s fails", job->disk->name);
-    return JOB_DONE;
+    if (journal)
+        return JOB_DONE;
+    /* Another barrier of this image may have ended well and tell of it first. */
+    model_image_barrier(&w->model, image_number_of(w, job->disk), 0, false);
+    job->untold = true;
+    return JOB_RAN;
 }
 
 /* ---- a record ---- */
@@ -490,7 +506,6 @@ static enum job_result image_job_wait(struct world *w, struct image_job *job)
 enum job_result image_job_step(struct world *w, struct image_job *job)
 {
     struct core_image *image = w->core_images[job->image];
-    bool was_lost = w->model.image_lost[job->image];
     int error;
 
     if (job->state == IMAGE_JOB_WAIT)
@@ -499,9 +514,11 @@ enum job_result image_job_step(struct world *w, struct image_job *job)
         return JOB_RAN;
     error = job->barrier.error;
     core_image_flush_end(w->core, image, job->covers, error);
+    /* If it failed, also about what was written since: nobody can tell. */
     model_image_barrier(&w->model, job->image, job->begun, error == 0);
     w->counts->image_flushes++;
-    if (!was_lost && w->model.image_lost[job->image]) {
+    if (!w->known_lost[job->image] && w->model.image_lost[job->image] && error != 0) {
+        w->known_lost[job->image] = true;
         w->counts->disks_lost++;
         story(w, "image %u is lost", job->image);
     }

@@ -275,6 +275,7 @@ static void life_reset(struct world *w)
     w->sick_from = w->event + rng_below(&w->rng, 200);
     w->sick_to = w->sick_from + rng_below(&w->rng, 2000);
     w->had_fault = false;
+    memset(w->known_lost, 0, sizeof(w->known_lost));
     if (w->setup.fault != FAULT_NONE && rng_chance(&w->rng, 60)) {
         bool barrier =
             w->setup.fault == FAULT_JOURNAL_BARRIER || w->setup.fault == FAULT_IMAGE_BARRIER;

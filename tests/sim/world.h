@@ -48,6 +48,7 @@ struct write_job {
 struct barrier_job {
     struct disk *disk;
     bool begun;
+    bool untold; /* it failed, and the caller does not know yet */
     uint64_t covered;
     int error;
 };
@@ -351,6 +352,7 @@ struct world {
     unsigned sick_image; /* FAULT_IMAGE_SICK: from event to event */
     uint64_t sick_from, sick_to;
     bool had_fault;
+    bool known_lost[MODEL_IMAGES]; /* the core was told of the barrier that failed */
     bool tool;          /* nbdjournal replay: activates, drains, stops; appends nothing */
     bool quiet;         /* no new requests */
     bool stopped_clean; /* a CLEAN superblock is durable */
