@@ -75,7 +75,7 @@ static void test_shared(void **state)
     faulty_wait_blocked(journal, FAULTY_BARRIER, 1);
     for (uintptr_t i = 1; i < CLIENTS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, write_fua, (void *)i), 0);
-    lsn = stats.last_lsn + CLIENTS; /* and the seal of the first commit */
+    lsn = stats.last_lsn + CLIENTS + 1; /* with the seal of the first commit */
     eventually(all_published, &lsn);
     faulty_release(journal, FAULTY_BARRIER);
     for (int i = 0; i < CLIENTS; i++)
