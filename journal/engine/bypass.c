@@ -214,18 +214,22 @@ int engine_image_flush_locked(struct engine_disk *d, uint64_t target)
     return r;
 }
 
-void engine_lost_report(struct engine *e)
+bool engine_lost_report(struct engine *e)
 {
     struct engine_disk *d;
+    bool any = false;
     LOCK_SCOPE(&e->lock);
 
     LIST_FOREACH (d, &e->disks, link) {
-        if (d->image != NULL && core_image_is_lost(d->image))
-            report_info(
-                "image %s is not complete: its flush failed, and large writes that went "
-                "straight to it since the one before may be lost",
-                d->label);
+        if (d->image == NULL || !core_image_is_lost(d->image))
+            continue;
+        any = true;
+        report_info("image %s is not complete: its flush failed, and large writes that went "
+                    "straight to it since the one before may be lost; look after its disk, "
+                    "start again and check its file system",
+                    d->label);
     }
+    return any;
 }
 
 /* ---- the commit interval ---- */

@@ -248,7 +248,7 @@ int engine_image_gone_locked(struct engine *e, struct core_image *image) REQUIRE
 /* Until core_image_flush_target's `target` is reached; 0 or -EIO.  Drops the lock meanwhile. */
 int engine_image_flush_locked(struct engine_disk *d, uint64_t target) REQUIRES_LOCK;
 /* At the stop: says of which disks data is gone. */
-void engine_lost_report(struct engine *e) EXCLUDES_LOCK;
+bool engine_lost_report(struct engine *e) EXCLUDES_LOCK;
 /* The commit interval is over for bypassed data: the writeback thread shall flush it. */
 void engine_bypass_due_locked(struct engine *e) REQUIRES_LOCK;
 /* It does one such flush.  False: none was due. */

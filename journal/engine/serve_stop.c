@@ -105,10 +105,15 @@ static bool drain(struct engine *e)
 static int report_left(struct engine *e)
 {
     struct core_stats stats;
-    bool one = e->folder == NULL;
+    bool one = e->folder == NULL, lost = engine_lost_report(e);
 
-    engine_lost_report(e);
     engine_stats_get(e, &stats);
+    if (lost && !stats.aborted && stats.map_nodes == 0) {
+        report_info("stopped, not drained: nothing waits in the journal %s, but not all that "
+                    "was written straight to %s is there",
+                    e->journal.storage->name, one ? "the image" : "its images");
+        return 1;
+    }
     report_info("stopped, not drained: %" PRIu64 " bytes of the journal %s are not in %s "
                 "yet%s; the next start goes on with them, or `nbdjournal replay %s%s%s`",
                 stats.used_bytes, e->journal.storage->name, engine_served(e),

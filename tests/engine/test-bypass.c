@@ -144,6 +144,8 @@ static void test_flush_fails(void **state)
     assert_bytes(e, 8192, LARGE, 'L');
     assert_int_equal(engine_stop(e, 60), 1); /* not complete, so not clean */
     assert_true(words_contain("is not complete"));
+    assert_true(words_contain("nothing waits in the journal"));
+    assert_false(words_contain("goes on with them"));
     engine_close(e);
 
     e = files_serve_faulty(files, &journal, &image);
