@@ -28,10 +28,10 @@
  * for space.  A fast disk gains nothing from larger steps, and all commits meanwhile take as long as
  * one. */
 static const uint64_t step_commits[2] = {4, 16};
+static const uint64_t fast_step_commits[2] = {2, 16};
+static const uint64_t step_us_min[2] = {200, 1500};
 static const uint64_t step_us_max[2] = {40000, 120000};
 #define SLOW_COMMIT_US 3000u
-#define FAST_STEP_COMMITS 2u
-#define STEP_US_MIN 200u
 
 #define COPY_MIN (8 * PLACE_COST)
 #define COPY_MAX (CHECKPOINT_SEGMENTS * PLACE_COST + CHECKPOINT_BYTES)
@@ -233,17 +233,16 @@ static void learn(struct core *c, uint64_t size[2], uint64_t min, uint64_t max,
                   uint64_t took_us)
 {
     struct pace *p = &c->pace;
-    uint64_t most_us =
-        p->commit_us *
-        (p->commit_us < SLOW_COMMIT_US ? FAST_STEP_COMMITS : step_commits[p->step_urgent]);
+    const uint64_t *commits = p->commit_us < SLOW_COMMIT_US ? fast_step_commits : step_commits;
+    uint64_t most_us = p->commit_us * commits[p->step_urgent];
     uint64_t before = size[p->step_urgent], after = before;
 
     if (took_us == 0 || p->step_used < before / 2)
         return; /* not known, or the last one */
     if (most_us > step_us_max[p->step_urgent])
         most_us = step_us_max[p->step_urgent];
-    if (most_us < STEP_US_MIN)
-        most_us = STEP_US_MIN;
+    if (most_us < step_us_min[p->step_urgent])
+        most_us = step_us_min[p->step_urgent];
     if (took_us > most_us)
         after = before * most_us / took_us;
     else if (took_us < most_us * 3 / 4)
